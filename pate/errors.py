@@ -1,0 +1,43 @@
+"""Every error this package raises on purpose: one small tree with one root.
+
+A message names the subject, the rule, what was found, and the next step.
+"""
+
+from __future__ import annotations
+
+
+class PateError(Exception):
+    """Root of all errors raised on purpose by this package."""
+
+
+class VotesError(PateError, ValueError):
+    """Votes that break the rule the privacy proof stands on."""
+
+
+class ParameterError(PateError, ValueError):
+    """A parameter outside the range in which the mechanism or the bound is defined."""
+
+
+class NoiseError(PateError, RuntimeError):
+    """A noise source asked to do something that would not be private, or not be what it says."""
+
+
+class BudgetExceeded(PateError, ValueError):
+    """The data-independent cost does not fit in the budget. Raised before any noise is drawn."""
+
+
+class LedgerError(PateError, RuntimeError):
+    """The durable record cannot be read or written safely."""
+
+
+class ReferenceNotFound(PateError, LookupError):
+    """A name that is no built-in, no entry point and no importable ``package.module:Class``."""
+
+
+class MissingExtra(PateError, ImportError):
+    """An optional dependency is not installed."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(f"{package} is not installed. Install it with: pip install 'pate[{extra}]'")
+        self.package = package
+        self.extra = extra

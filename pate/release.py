@@ -1,0 +1,110 @@
+"""What may be published: noisy labels and how they were made. Never a vote.
+
+This module is apart from :mod:`pate.votes` so that students can import it without being able to reach a vote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
+
+from pate.arrays import BoolArray, FloatArray, IntArray
+from pate.errors import ParameterError
+
+ABSTAIN = -1
+"""The label of a query that was asked but not answered."""
+
+SIMULATION_STAMP = "simulation, not private"
+
+Mode = Literal["release", "simulation"]
+
+
+@dataclass(frozen=True)
+class Electorate:
+    """The public facts about a vote: how many may vote, on how many classes, how often each.
+
+    ``participation`` is None when every teacher votes once on every query. Otherwise no teacher votes on more than that
+    many queries of the batch, and the cost of the whole batch follows from it, not from the number of queries.
+    """
+
+    n_teachers: int
+    n_classes: int
+    participation: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, value, least in (("n_teachers", self.n_teachers, 1), ("n_classes", self.n_classes, 2)):
+            if value < least:
+                raise ParameterError(f"{name} must be at least {least}, got {value}.")
+        if self.participation is not None and self.participation < 1:
+            raise ParameterError(
+                f"participation must be at least 1 query per teacher, got {self.participation}; "
+                "use None when every teacher votes on every query."
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """Noisy answers to a batch of queries, safe to publish at the cost its mechanism states.
+
+    labels: int64[query], ``ABSTAIN`` where the mechanism declined to answer.
+    histogram: float64[query, class] where the mechanism publishes noisy counts too, else None.
+    mechanism: name and parameters of the aggregator, public.
+    """
+
+    labels: IntArray
+    electorate: Electorate
+    mechanism: Mapping[str, Any]
+    mode: Mode = "release"
+    histogram: FloatArray | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        labels = np.array(self.labels, dtype=np.int64)
+        if labels.ndim != 1:
+            raise ParameterError(f"Release.labels must have one axis [query], got shape {labels.shape}.")
+        if labels.size and (labels.min() < ABSTAIN or labels.max() >= self.electorate.n_classes):
+            raise ParameterError(
+                f"Release.labels must be a class 0..{self.electorate.n_classes - 1} or ABSTAIN ({ABSTAIN}), "
+                f"got values from {labels.min()} to {labels.max()}."
+            )
+        labels.setflags(write=False)
+        object.__setattr__(self, "labels", labels)
+        object.__setattr__(self, "mechanism", MappingProxyType(dict(self.mechanism)))
+        if self.histogram is not None:
+            histogram = np.array(self.histogram, dtype=np.float64)
+            if histogram.shape != (labels.size, self.electorate.n_classes):
+                raise ParameterError(
+                    f"Release.histogram must have shape {(labels.size, self.electorate.n_classes)}, got {histogram.shape}."
+                )
+            histogram.setflags(write=False)
+            object.__setattr__(self, "histogram", histogram)
+
+    @property
+    def answered(self) -> BoolArray:
+        """bool[query]: True where a label was released."""
+        answered: BoolArray = self.labels != ABSTAIN
+        return answered
+
+    @property
+    def stamp(self) -> str:
+        """What every artefact made from this release must say about its noise."""
+        return SIMULATION_STAMP if self.mode == "simulation" else "noise from the operating system"
+
+    def __len__(self) -> int:
+        return int(self.labels.size)
+
+    def __repr__(self) -> str:
+        made = ", ".join(f"{key}={value}" for key, value in self.mechanism.items())
+        return f"Release({len(self)} asked, {int(self.answered.sum())} answered; {made}; {self.stamp})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A mappingproxy cannot be pickled; the plain dict is frozen again on the way back.
+        return {**self.__dict__, "mechanism": dict(self.mechanism)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for key, value in state.items():
+            object.__setattr__(self, key, value)
+        self.__post_init__()

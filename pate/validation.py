@@ -1,0 +1,14 @@
+"""Checks of parameters that many constructors share."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+
+from pate.errors import ParameterError
+
+
+def positive(value: object, what: str) -> None:
+    """Raise unless ``value`` is a finite number above 0."""
+    if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value) or value <= 0:
+        raise ParameterError(f"{what} must be a finite number greater than 0, got {value!r}.")

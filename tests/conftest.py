@@ -1,0 +1,37 @@
+"""Fixtures that several folders of tests share."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pate.arrays import IntArray
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def _plain_floats(value: Any) -> Any:
+    """The vectors spell infinities as strings, since JSON has none."""
+    if isinstance(value, dict):
+        return {key: _plain_floats(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain_floats(item) for item in value]
+    return float(value) if value in ("inf", "-inf") else value
+
+
+@pytest.fixture(scope="session")
+def reference() -> dict[str, Any]:
+    """Numbers from independent implementations; tests/golden/README.md names the source of every section."""
+    vectors: dict[str, Any] = _plain_floats(json.loads((GOLDEN / "reference.json").read_text()))
+    return vectors
+
+
+@pytest.fixture(scope="session")
+def mnist_votes() -> IntArray:
+    """int64[9000, 10]: votes of 250 real teachers on MNIST."""
+    with np.load(GOLDEN / "mnist_votes_250.npz") as archive:
+        return archive["counts"].astype(np.int64)
