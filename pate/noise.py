@@ -90,7 +90,9 @@ class SimulatedNoise(Noise):
         return [int.from_bytes(child.generate_state(4, np.uint32).tobytes(), "little") for child in children]
 
     def __reduce__(self) -> NoReturn:
-        raise NoiseError("A seeded noise stream cannot be pickled, the copy would draw the same noise. Send a seed from spawn() instead.")
+        raise NoiseError(
+            "A seeded noise stream cannot be pickled, the copy would draw the same noise. Send a seed from spawn() instead."
+        )
 
     def __repr__(self) -> str:
         return f"SimulatedNoise(seed={self.seed}; {SIMULATION_STAMP})"

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from pate.arrays import BoolArray, FloatArray, IntArray
 from pate.errors import ParameterError
+from pate.validation import whole
 
 ABSTAIN = -1
 """The label of a query that was asked but not answered."""
@@ -36,14 +37,10 @@ class Electorate:
     participation: int | None = None
 
     def __post_init__(self) -> None:
-        for name, value, least in (("n_teachers", self.n_teachers, 1), ("n_classes", self.n_classes, 2)):
-            if value < least:
-                raise ParameterError(f"{name} must be at least {least}, got {value}.")
-        if self.participation is not None and self.participation < 1:
-            raise ParameterError(
-                f"participation must be at least 1 query per teacher, got {self.participation}; "
-                "use None when every teacher votes on every query."
-            )
+        whole(self.n_teachers, "n_teachers", 1)
+        whole(self.n_classes, "n_classes", 2)
+        if self.participation is not None:
+            whole(self.participation, "participation (None when every teacher votes on every query)", 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,9 +59,15 @@ class Release:
     histogram: FloatArray | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        labels = np.array(self.labels, dtype=np.int64)
-        if labels.ndim != 1:
-            raise ParameterError(f"Release.labels must have one axis [query], got shape {labels.shape}.")
+        if self.mode not in get_args(Mode):
+            # Else a misspelt "simulation" would be stamped as private.
+            raise ParameterError(f"Release.mode must be one of {', '.join(get_args(Mode))}, got {self.mode!r}.")
+        given = np.asarray(self.labels)
+        if given.ndim != 1:
+            raise ParameterError(f"Release.labels must have one axis [query], got shape {given.shape}.")
+        if given.size and given.dtype.kind not in "iu":
+            raise ParameterError(f"Release.labels must have an integer dtype, got {given.dtype}.")
+        labels = given.astype(np.int64)
         if labels.size and (labels.min() < ABSTAIN or labels.max() >= self.electorate.n_classes):
             raise ParameterError(
                 f"Release.labels must be a class 0..{self.electorate.n_classes - 1} or ABSTAIN ({ABSTAIN}), "
@@ -79,6 +82,8 @@ class Release:
                 raise ParameterError(
                     f"Release.histogram must have shape {(labels.size, self.electorate.n_classes)}, got {histogram.shape}."
                 )
+            if not np.isfinite(histogram).all():
+                raise ParameterError("Release.histogram must be finite; found NaN or infinity.")
             histogram.setflags(write=False)
             object.__setattr__(self, "histogram", histogram)
 

@@ -77,19 +77,20 @@ class Draw:
     @property
     def step(self) -> float:
         """The distance of two lattice points in votes, a power of two."""
-        return float(2.0**-self.step_bits)
+        return math.ldexp(1.0, -self.step_bits)
 
     @property
     def values(self) -> FloatArray:
         """float64, the noise rounded down to the lattice. Exact: adding whole votes to it rounds nothing."""
-        result: FloatArray = self.lattice * self.step
-        return result
+        return np.asarray(self.lattice * self.step, dtype=np.float64)
 
     def at_least(self, counts: IntArray, threshold: float) -> BoolArray:
         """bool: whether count + noise >= threshold, as the continuous mechanism decides it."""
         cut = threshold * 2.0**self.step_bits
         if cut != round(cut):
-            raise ParameterError(f"threshold must be a whole multiple of {self.step:g} votes, got {threshold}; use a whole number.")
+            raise ParameterError(
+                f"threshold must be a whole multiple of {self.step:g} votes, got {threshold}; use a whole number."
+            )
         result: BoolArray = (np.asarray(counts) << self.step_bits) + self.lattice >= int(cut)
         return result
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from numbers import Real
+from numbers import Integral, Real
 
 from pate.errors import ParameterError
 
@@ -12,3 +12,9 @@ def positive(value: object, what: str) -> None:
     """Raise unless ``value`` is a finite number above 0."""
     if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value) or value <= 0:
         raise ParameterError(f"{what} must be a finite number greater than 0, got {value!r}.")
+
+
+def whole(value: object, what: str, least: int) -> None:
+    """Raise unless ``value`` is a whole number of at least ``least``."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < least:
+        raise ParameterError(f"{what} must be a whole number of at least {least}, got {value!r}.")

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from pate.arrays import IntArray
 from pate.errors import VotesError
 from pate.release import ABSTAIN, Electorate
+from pate.validation import whole
 
 
 class Votes:
@@ -30,14 +31,12 @@ class Votes:
 
     def __init__(self, counts: ArrayLike, n_teachers: int, participation: int | None = None) -> None:
         table = _integers(counts, "counts", axes="[query, class]", ndim=2)
-        if n_teachers < 1:
-            raise VotesError(f"n_teachers must be at least 1, got {n_teachers}: an ensemble of nobody cannot vote.")
         if table.shape[1] < 2:
             raise VotesError(f"Votes need at least 2 classes, got {table.shape[1]} column(s).")
+        self._electorate = Electorate(n_teachers, int(table.shape[1]), participation)
         _check_rows(table, n_teachers, participation)
         table.setflags(write=False)
         self._counts = table
-        self._electorate = Electorate(int(n_teachers), int(table.shape[1]), participation)
 
     @classmethod
     def from_predictions(cls, predictions: ArrayLike, n_classes: int, participation: int | None = None) -> Votes:
@@ -72,6 +71,8 @@ class Votes:
 
         A voter casts at most one ballot a query and at most ``participation`` ballots in all; both are checked.
         """
+        whole(n_teachers, "n_teachers", 1)
+        whole(n_queries, "n_queries", 0)
         who, what, label = (
             _integers(values, name, axes="[ballot]", ndim=1)
             for values, name in ((voters, "voters"), (queries, "queries"), (labels, "labels"))
@@ -125,13 +126,16 @@ class Votes:
 
 
 def _integers(values: ArrayLike, name: str, *, axes: str, ndim: int) -> IntArray:
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError:  # rows of unequal length
+        raise VotesError(f"{name} must have the axes {axes}; the rows given are not equally long.") from None
     if array.ndim != ndim:
         raise VotesError(f"{name} must have the axes {axes}, got an array of shape {array.shape}.")
     if array.dtype.kind == "f":
         if not np.isfinite(array).all():
-            raise VotesError(f"{name} must be whole numbers; found NaN or infinity. A failed teacher votes a fixed default class.")
-        raise VotesError(f"{name} must have an integer dtype, got {array.dtype}. Votes are counted, not averaged: cast on purpose.")
+            raise VotesError(f"{name} must be whole; found NaN or infinity. A failed teacher votes a fixed default class.")
+        raise VotesError(f"{name} must have an integer dtype, got {array.dtype}. Votes are counts: cast on purpose.")
     if array.dtype.kind not in "iu":
         raise VotesError(f"{name} must have an integer dtype, got {array.dtype}.")
     if array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max:
@@ -142,9 +146,11 @@ def _integers(values: ArrayLike, name: str, *, axes: str, ndim: int) -> IntArray
 def _check_rows(counts: IntArray, n_teachers: int, participation: int | None) -> None:
     if counts.size and counts.min() < 0:
         raise VotesError("counts must not be negative; found at least one negative count.")
+    # A count above the number of teachers is wrong by itself, and could make a sum wrap around in 64 bits.
+    excessive = (counts > n_teachers).any(axis=1)
     sums = counts.sum(axis=1)
     if participation is None:
-        wrong = np.flatnonzero(sums != n_teachers)
+        wrong = np.flatnonzero(excessive | (sums != n_teachers))
         if wrong.size:
             raise VotesError(
                 f"Every row of counts must sum to n_teachers={n_teachers}; {wrong.size} of {len(sums)} rows do not, the "
@@ -152,9 +158,7 @@ def _check_rows(counts: IntArray, n_teachers: int, participation: int | None) ->
                 "queries by design declare participation=."
             )
         return
-    if participation < 1:
-        raise VotesError(f"participation must be at least 1 query per teacher, got {participation}.")
-    if (sums > n_teachers).any():
+    if (excessive | (sums > n_teachers)).any():
         raise VotesError(f"A query has more votes than there are teachers ({n_teachers}): a teacher votes once a query.")
     if int(sums.sum()) > n_teachers * participation:
         raise VotesError(
