@@ -1,0 +1,200 @@
+"""``pate ledger show|verify|export``: look at a ledger without changing it. Data-independent figures only."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pate.commands.options import Json, print_json
+from pate.errors import LedgerError
+
+if TYPE_CHECKING:  # SQLAlchemy and Rich are imported where they are used, so that `pate --help` stays fast.
+    from pate.ledger import Ledger
+
+app = typer.Typer(help="Show, verify and export a privacy ledger.", no_args_is_help=True)
+
+Place = Annotated[str, typer.Argument(metavar="PATH", help="The ledger: an SQLite file, or a PostgreSQL URL.")]
+Dataset = Annotated[str | None, typer.Option("--dataset", help="Only the data set with this fingerprint.")]
+
+
+@app.command()
+def show(place: Place, dataset: Dataset = None, as_json: Json = False) -> None:
+    """What was spent and what is left, for every data set in the ledger."""
+    summaries = []
+    for fingerprint in _fingerprints(place, dataset):
+        with _open(place, fingerprint) as ledger:
+            summaries.append(_summary(ledger))
+    if as_json:
+        print_json({"ledger": _where(place), "datasets": summaries})
+    elif summaries:
+        _print_table(summaries)
+    else:
+        typer.echo(f"Ledger {_where(place)} holds no data set yet.")
+
+
+@app.command()
+def verify(
+    place: Place,
+    as_json: Json = False,
+    rebuild_head: Annotated[
+        bool,
+        typer.Option("--rebuild-head", help="First make a missing or damaged .head file anew. You say that no row is missing."),
+    ] = False,
+) -> None:
+    """Check the database and recompute every hash and sum. Ends with 0 only if all is well."""
+    try:
+        if rebuild_head and "://" not in place:
+            from pate.ledger.sqlite import rebuild_head as rebuild
+
+            rebuild(Path(place))
+        reports = []
+        for fingerprint in _fingerprints(place, None):
+            with _open(place, fingerprint) as ledger:
+                reports.append(ledger.verify())
+    except LedgerError as error:
+        if as_json:
+            print_json({"ok": False, "ledger": _where(place), "error": str(error)})
+        raise
+    if as_json:
+        print_json({"ok": True, "ledger": _where(place), "datasets": [vars(report) for report in reports]})
+        return
+    rows = sum(report.rows for report in reports)
+    typer.echo(f"Ledger {_where(place)} is sound: {rows} rows of {len(reports)} data set(s), every hash and sum recomputed.")
+
+
+@app.command()
+def export(
+    place: Place,
+    dataset: Dataset = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Every row as stored, with hashes (the default).")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="One line a row, with the cost at the budget's order.")] = False,
+    out: Annotated[Path | None, typer.Option("--out", help="Write to this file instead of the terminal.")] = None,
+) -> None:
+    """Write the rows out, for an auditor or a spreadsheet."""
+    if as_json and as_csv:
+        raise typer.BadParameter("choose one of --json and --csv")
+    documents, lines = [], []
+    for fingerprint in _fingerprints(place, dataset):
+        with _open(place, fingerprint) as ledger:
+            if as_csv:
+                lines.extend(_csv_lines(ledger))
+            else:
+                documents.append(_document(ledger))
+    content = _csv_text(lines) if as_csv else json.dumps({"ledger": _where(place), "datasets": documents}, indent=2) + "\n"
+    if out is None:
+        typer.echo(content, nl=False)
+        return
+    try:
+        out.write_text(content, encoding="utf-8")
+    except OSError as error:
+        raise LedgerError(f"The export cannot be written to {out} ({error.strerror}). Choose another --out.") from None
+
+
+@contextmanager
+def _open(place: str, fingerprint: str) -> Iterator[Ledger]:
+    from pate.ledger import Ledger
+
+    with Ledger.open(place, fingerprint) as ledger:
+        yield ledger
+
+
+def _fingerprints(place: str, dataset: str | None) -> list[str]:
+    from pate.ledger import Ledger
+
+    return Ledger.datasets(place) if dataset is None else [dataset]
+
+
+def _where(place: str) -> str:
+    """The place without a password."""
+    if "://" not in place:
+        return place
+    from sqlalchemy.engine import make_url
+
+    return make_url(place).render_as_string(hide_password=True)
+
+
+def _budget(ledger: Ledger) -> dict[str, float]:
+    budget = ledger.budget
+    return {"epsilon": budget.epsilon, "delta": budget.delta, "order": budget.order, "cap": budget.cap}
+
+
+def _summary(ledger: Ledger) -> dict[str, Any]:
+    spent, remaining, checked = ledger.spent(), ledger.remaining(), ledger.verify()
+    return {
+        "fingerprint": ledger.fingerprint,
+        "unit": ledger.unit,
+        "neighbours": ledger.neighbours,
+        "budget": _budget(ledger),
+        "spent": {"rdp": checked.spent, "epsilon": spent.epsilon, "order": spent.order},
+        "remaining": {"rdp": remaining.rdp, "fraction": remaining.fraction},
+        "entries": checked.rows,
+        "pending": checked.pending,
+        "head": checked.head,
+    }
+
+
+def _document(ledger: Ledger) -> dict[str, Any]:
+    rows = [
+        {"sequence": row.sequence, "kind": row.kind, "payload": json.loads(row.payload), "hash": row.hash}
+        for row in ledger.rows()
+    ]
+    return {"fingerprint": ledger.fingerprint, "budget": _budget(ledger), "rows": rows}
+
+
+_COLUMNS = ("dataset", "sequence", "kind", "at", "order", "rdp", "settles", "key", "memo", "hash")
+
+
+def _csv_lines(ledger: Ledger) -> list[tuple[object, ...]]:
+    index = ledger.budget.order_index
+    return [
+        (
+            ledger.fingerprint,
+            entry.sequence,
+            entry.kind,
+            entry.at,
+            ledger.budget.order,
+            "" if entry.cost is None else float(entry.cost.values[index]),
+            entry.settles,
+            entry.key,
+            json.dumps(entry.memo, sort_keys=True),
+            entry.hash,
+        )
+        for entry in ledger.entries()
+    ]
+
+
+def _csv_text(lines: list[tuple[object, ...]]) -> str:
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    writer.writerows(lines)
+    return buffer.getvalue()
+
+
+def _print_table(summaries: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(caption="spent: epsilon if all costs were fixed in advance; otherwise the claim is the budget")
+    table.add_column("data set", overflow="fold")
+    for title in ("unit", "budget ε", "δ", "spent ε", "left", "entries", "open"):
+        table.add_column(title, justify="left" if title == "unit" else "right")
+    for summary in summaries:
+        table.add_row(
+            summary["fingerprint"],
+            summary["unit"],
+            f"{summary['budget']['epsilon']:g}",
+            f"{summary['budget']['delta']:g}",
+            f"{summary['spent']['epsilon']:.4f}",
+            f"{summary['remaining']['fraction']:.1%}",
+            str(summary["entries"]),
+            str(summary["pending"]),
+        )
+    Console().print(table)
