@@ -1,0 +1,63 @@
+# Everything runs from .venv, made on first use and refreshed when pyproject.toml or constraints.txt change.
+# Another interpreter: make PYTHON=/path/to/python3.12 test
+PYTHON ?=
+VENV := .venv
+PY := $(VENV)/bin/python
+READY := $(VENV)/.installed
+
+.DELETE_ON_ERROR:
+.PHONY: help run test test-slow lint types bench wheel clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+
+run: $(READY) ## A small PATE job, from private data to a published epsilon
+	@$(VENV)/bin/pate demo
+
+test: $(READY) ## The default tests and doctests, with coverage
+	@$(PY) -m pytest -m "not slow" --durations=10 --cov --cov-report=term
+
+test-slow: $(READY) ## The tests that take minutes
+	@$(PY) -m pytest -m slow --durations=10
+
+lint: $(READY) ## Style, formatting, and who may import whom
+	@$(PY) -m ruff check
+	@$(PY) -m ruff format --check
+	@$(VENV)/bin/lint-imports
+
+types: $(READY) ## mypy, strict
+	@$(PY) -m mypy -p pate
+
+bench: $(READY) ## The accountant against a per-query loop
+	@$(VENV)/bin/pate bench account
+
+wheel: $(READY) ## Wheel (built from the sdist) and sdist, in dist/
+	@rm -rf build dist pate.egg-info
+	@$(PY) -m build --no-isolation --quiet --outdir dist
+
+clean: ## Remove everything that was built, except .venv
+	@rm -rf build dist pate.egg-info .coverage .coverage.* htmlcov
+	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@find . -path ./$(VENV) -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +
+
+# --no-build-isolation: setuptools too comes from constraints.txt.
+$(READY): pyproject.toml constraints.txt
+	@set -e; \
+	works='import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))'; \
+	if ! $(PY) -c "import pip; $$works" 2>/dev/null; then \
+	  if [ -n "$(PYTHON)" ]; then set -- "$(PYTHON)"; else set -- python3.13 python3.12 python3.11 python3; fi; \
+	  for python in "$$@"; do \
+	    if "$$python" -c "$$works" 2>/dev/null; then found=$$python; break; fi; \
+	  done; \
+	  if [ -z "$${found:-}" ]; then \
+	    echo "No Python 3.11 or newer with the venv module was found. Install one (on Debian and Ubuntu: python3 and" >&2; \
+	    echo "python3-venv), or name it: make PYTHON=/path/to/python" >&2; \
+	    exit 1; \
+	  fi; \
+	  echo "Creating $(VENV) with $$("$$found" --version)"; \
+	  "$$found" -m venv --clear $(VENV); \
+	fi; \
+	echo "Installing into $(VENV) (once; PyTorch and its libraries are about 5 GB: two minutes on a fast line, longer on others)"; \
+	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt setuptools; \
+	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[all,dev]'; \
+	touch $@
