@@ -122,11 +122,13 @@ def _copies(subject: Subject) -> str:
         if twin.mechanism != subject.aggregator.mechanism:
             raise Violation(f"a copy made by {way} must have the same mechanism, got {twin.mechanism}.")
         costs = [
-            np.vstack([
-                each.rdp_ahead(subject.electorate, subject.orders),
-                each.rdp_bound(release, subject.orders),
-                each.rdp(votes, release, subject.orders),
-            ])
+            np.vstack(
+                [
+                    each.rdp_ahead(subject.electorate, subject.orders),
+                    each.rdp_bound(release, subject.orders),
+                    each.rdp(votes, release, subject.orders),
+                ]
+            )
             for each in (subject.aggregator, twin)
         ]
         if not np.array_equal(costs[0], costs[1]):

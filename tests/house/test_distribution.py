@@ -36,7 +36,7 @@ def package_files() -> Counter[tuple[str, str]]:
         (path.relative_to(ROOT).as_posix(), (Path(package.replace(".", "/")) / path.relative_to(ROOT / folder)).as_posix())
         for package, folder in FOLDERS.items()
         for path in (ROOT / folder).rglob("*")
-        if path.is_file() and path.suffix != ".pyc"
+        if path.is_file() and path.parent.name != "__pycache__"
     )
 
 

@@ -21,7 +21,7 @@ HIDDEN = ("numba", "matplotlib", "torch", "torchvision", "sklearn", "ray", "fast
 HIDDEN += ("dp_accounting", "flint", "hypothesis", "mpmath", "pytest", "_pytest")
 
 # Imported by one place alone, which does without it where numba is missing.
-OPTIONAL_MODULES = ("pate.privacy.exact.compiled",)
+OPTIONAL_MODULES = ("pate.privacy.exact.compiled", "pate.privacy.exact.compiled_moves")
 
 HIDE = f"""
 import sys

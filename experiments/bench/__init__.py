@@ -1,0 +1,1 @@
+"""Speed, measured: each alternative in one run, interleaved."""
