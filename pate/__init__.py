@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pate.aggregators import Aggregator, Confident, ConfidentGNMax, GNMax, LNMax, NoisyHistogram, ask
     from pate.errors import BudgetExceeded, PateError, VotesError
+    from pate.experiments.accounting import account
     from pate.ledger import Budget, Ledger
     from pate.noise import OSNoise, SimulatedNoise
     from pate.privacy.curve import DEFAULT_ORDERS, RdpCurve
@@ -41,6 +42,7 @@ __all__ = [
     "Votes",
     "VotesError",
     "__version__",
+    "account",
     "ask",
 ]
 
@@ -64,6 +66,7 @@ _HOME = {
     "SimulatedNoise": "pate.noise",
     "Votes": "pate.votes",
     "VotesError": "pate.errors",
+    "account": "pate.experiments.accounting",
     "ask": "pate.aggregators",
 }
 

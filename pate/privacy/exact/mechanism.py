@@ -12,6 +12,7 @@ from scipy.special import log_ndtr
 
 from pate.arrays import FloatArray, IntArray
 from pate.errors import ParameterError, VotesError
+from pate.validation import positive
 
 
 class ThresholdTest(NamedTuple):
@@ -38,16 +39,11 @@ class NoisyMax:
         if self.noise not in ("gaussian", "laplace"):
             raise ParameterError(f"noise must be 'gaussian' or 'laplace', got {self.noise!r}.")
         name = "sigma" if self.noise == "gaussian" else "gamma"
-        _check_positive(name, self.scale)
+        positive(self.scale, name)
         if self.confident is not None:
-            _check_positive("The threshold test's sigma", self.confident.sigma)
+            positive(self.confident.sigma, "The threshold test's sigma")
             if not math.isfinite(self.confident.threshold):
                 raise ParameterError(f"threshold must be a finite number of votes, got {self.confident.threshold}.")
-
-
-def _check_positive(name: str, value: float) -> None:
-    if not (math.isfinite(value) and value > 0):
-        raise ParameterError(f"{name} must be a finite number above 0, got {value}.")
 
 
 def check_counts(counts: ArrayLike) -> IntArray:
