@@ -168,3 +168,20 @@ def test_raw_votes_give_the_cost_per_teacher(pate: Pate, tmp_path: Path) -> None
     wrong = pate("account", tmp_path / "wrong.npz", "-a", "gnmax", "-s", "sigma=8")
     assert wrong.code == 2
     assert "disagree" in wrong.err
+
+
+def test_the_tables_in_the_documents_are_what_the_command_computes(pate: Pate, vote_file: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "accounting.md").read_text()
+    report = pate("tables", vote_file, "--json").json
+    for row in report["data_dependent"]:
+        assert f"{row['exact_classic']:.3f} / **{row['exact_improved']:.3f}**" in page
+        assert f"{row['published_classic']:.3f} / {row['published_improved']:.3f}" in page
+    for row in report["data_independent"]:
+        assert f"{row['published_classic']:.3f} / {row['published_improved']:.3f}" in page
+        assert f"{row['ours_classic']:.3f} / **{row['ours_improved']:.3f}**" in page
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    for row in report["data_dependent"]:
+        assert f"**{row['exact_improved']:.3f}**" in readme
+        assert f"{row['published_improved']:.3f}" in readme
+    for row in report["data_independent"][:4]:
+        assert f"**{row['ours_improved']:.3f}**" in readme
