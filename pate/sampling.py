@@ -39,6 +39,7 @@ _WORD = 64
 _DOUBT = 2.0**-40
 _FINEST = 20
 _LARGEST_SCALE = 2.0**30
+_BLOCK = 1 << 18  # draws at a time: keeps the proposals in the cache and their memory bounded
 
 
 @dataclass(frozen=True)
@@ -129,16 +130,17 @@ class Draw:
         negative = np.empty(size, dtype=np.bool_)
         whole = np.empty(size, dtype=np.int64)
         fraction = np.empty(size, dtype=np.uint64)
-        pending = np.arange(size)
-        while pending.size:
-            words = self._words(3 * pending.size).reshape(3, -1)
-            k = self._whole_parts(words[0] >> np.uint64(1))
-            accepted = self._accept(k, words[1], words[2], pending)
-            keep = pending[accepted]
-            negative[keep] = (words[0][accepted] & np.uint64(1)).astype(np.bool_)
-            whole[keep] = k[accepted]
-            fraction[keep] = words[1][accepted]
-            pending = pending[~accepted]
+        for start in range(0, size, _BLOCK):
+            pending = np.arange(start, min(start + _BLOCK, size))
+            while pending.size:
+                words = self._words(3 * pending.size).reshape(3, -1)
+                k = self._whole_parts(words[0] >> np.uint64(1))
+                accepted = self._accept(k, words[1], words[2], pending)
+                keep = pending[accepted]
+                negative[keep] = (words[0][accepted] & np.uint64(1)).astype(np.bool_)
+                whole[keep] = k[accepted]
+                fraction[keep] = words[1][accepted]
+                pending = pending[~accepted]
         return negative, whole, fraction
 
     def _whole_parts(self, uniform: Words) -> IntArray:
