@@ -21,7 +21,7 @@ from pate.aggregators import (
 from pate.arrays import FloatArray, IntArray
 from pate.errors import ParameterError
 from pate.noise import Noise, SimulatedNoise
-from pate.privacy.curve import DEFAULT_ORDERS
+from pate.privacy.curve import DEFAULT_ORDERS, RdpCurve
 from pate.privacy.independent import noisy_max_bound, one_count_bound
 from pate.release import Electorate, Release
 from pate.votes import Votes
@@ -112,6 +112,20 @@ def test_realised_charging_pays_for_the_test_always_and_for_the_answer_when_ther
     test, answer = one_count_bound(10.0, ORDERS), noisy_max_bound(5.0, ORDERS)
     assert bound[release.answered] == pytest.approx(np.tile(test + answer, (int(release.answered.sum()), 1)))
     assert bound[~release.answered] == pytest.approx(np.tile(test, (int((~release.answered).sum()), 1)))
+
+
+def test_a_realised_sequence_by_hand() -> None:
+    """640 asked, 286 answered at T=200, sigma1=150, sigma2=40: 3.18 with the published step costs and the classic conversion."""
+    a = DEFAULT_ORDERS
+    published = RdpCurve(a, 640 * a / (2 * 150**2) + 286 * a / 40**2)
+    assert published.epsilon(1e-5, "classic").epsilon == pytest.approx(3.18, abs=0.01)
+    aggregator = ConfidentGNMax(200, 150.0, 40.0, charging="realised")
+    labels = np.repeat([0, -1], [286, 640 - 286])
+    realised = curve_bound(aggregator, Release(labels, Electorate(250, 10), aggregator.mechanism))
+    assert (realised.values <= published.values).all()
+    # Most were declined here, so this is less than the joint charge; but then the claim is the budget of a filter.
+    joint = curve_ahead(ConfidentGNMax(200, 150.0, 40.0), Electorate(250, 10), 640)
+    assert realised.epsilon(1e-5).epsilon < joint.epsilon(1e-5).epsilon
 
 
 def test_full_votes_add_up_over_queries() -> None:
