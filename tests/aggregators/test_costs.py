@@ -115,7 +115,7 @@ def test_realised_charging_pays_for_the_test_always_and_for_the_answer_when_ther
 
 
 def test_a_realised_sequence_by_hand() -> None:
-    """640 asked, 286 answered at T=200, sigma1=150, sigma2=40: 3.18 with the published step costs and the classic conversion."""
+    """640 asked, 286 answered, T=200, sigma1=150, sigma2=40: 3.18 with the published step costs, classic conversion."""
     a = DEFAULT_ORDERS
     published = RdpCurve(a, 640 * a / (2 * 150**2) + 286 * a / 40**2)
     assert published.epsilon(1e-5, "classic").epsilon == pytest.approx(3.18, abs=0.01)
