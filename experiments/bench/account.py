@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +10,7 @@ from rich.table import Table
 
 from pate.arrays import FloatArray, IntArray
 from pate.experiments.bench.published_loop import gnmax_bound_loop
+from pate.experiments.bench.timing import median_seconds
 from pate.privacy.curve import DEFAULT_ORDERS
 from pate.privacy.exact import NoisyMax
 from pate.privacy.exact.engine import distinct_costs, kernel
@@ -69,13 +68,7 @@ def _measure(name: str, counts: IntArray, orders: FloatArray, rounds: int) -> li
     if kernel() is not None:
         tasks["exact, numba, both directions"] = exact(compiled=True)
         distinct_costs(NoisyMax("gaussian", SIGMA), sorted_rows(counts[:2]), orders)  # compile outside the clock
-    seconds: dict[str, list[float]] = {task: [] for task in tasks}
-    for _ in range(rounds):
-        for task, work in tasks.items():
-            start = time.perf_counter()
-            work()
-            seconds[task].append(time.perf_counter() - start)
-    median = {task: statistics.median(times) for task, times in seconds.items()}
+    median = median_seconds(tasks, rounds)
     shared = {
         "votes": name,
         "queries": len(counts),

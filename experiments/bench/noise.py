@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from rich.table import Table
 
+from pate.experiments.bench.timing import median_seconds
 from pate.noise import OSNoise, SimulatedNoise
 
 SIGMA = 40.0
@@ -26,13 +25,7 @@ def run(draws: int = 1_000_000, rounds: int = 5) -> list[dict[str, Any]]:
         "exact Gaussian, seeded": lambda: simulated.gaussian(SIGMA, (draws,)),
         "exact Laplace, operating system": lambda: OSNoise().laplace(SIGMA, (draws,)),
     }
-    seconds: dict[str, list[float]] = {task: [] for task in tasks}
-    for _ in range(rounds):
-        for task, work in tasks.items():
-            start = time.perf_counter()
-            work()
-            seconds[task].append(time.perf_counter() - start)
-    median = {task: statistics.median(times) for task, times in seconds.items()}
+    median = median_seconds(tasks, rounds)
     return [
         {"sampler": task, "draws": draws, "per_second": draws / value, "times_numpy": value / median[BASELINE]}
         for task, value in median.items()

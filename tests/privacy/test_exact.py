@@ -140,6 +140,20 @@ def test_both_sides_of_the_widest_spread(compiled: bool) -> None:
     assert (got[:, :, 2] > 200).all(), "order 240 sees the far class, the one that the ratios could not hold"
 
 
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.skipif(kernel() is None, reason="no numba"))])
+@pytest.mark.parametrize("sigma", [2.0, 40.0])
+def test_company_does_not_matter(sigma: float, compiled: bool) -> None:
+    """Rows share tables and numbers of nodes. These two kinds have equal spreads, but their integrals begin far apart."""
+    spreads = np.array([1, 20, 60, 100, 150, 300])
+    rows = np.zeros((2 * spreads.size, 10), dtype=np.int64)
+    rows[: spreads.size, 0] = spreads
+    rows[spreads.size :, :9] = spreads[:, None]
+    mechanism = NoisyMax("gaussian", sigma)
+    together = distinct_costs(mechanism, rows, ORDERS, margin=False, compiled=compiled)
+    alone = [distinct_costs(mechanism, row[None], ORDERS, margin=False, compiled=compiled) for row in rows]
+    np.testing.assert_allclose(together, np.concatenate(alone, axis=1), rtol=1e-11, atol=4e-13)
+
+
 def test_many_classes() -> None:
     rng = np.random.default_rng(3)
     counts = rng.multinomial(400, rng.dirichlet(np.full(200, 0.05), 2)).astype(np.int64)

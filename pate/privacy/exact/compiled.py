@@ -1,17 +1,14 @@
 """The search for the worst move of each histogram, compiled: the same computation as :mod:`divergence`.
 
-Optional: needs numba (extra ``fast``). The kernel keeps P and Q/P of every move, takes powers by squaring, and
-evaluates exponentials only for moves that may be the worst. Its error in D is below 1e-13 * (1 + 1/(a-1)), which the
-margin covers; the NumPy path keeps more digits of tiny values.
+Optional: needs numba (extra ``fast``). The kernel keeps P and Q/P of every move, and takes logs and exponentials only of
+moves that may be the worst. Its error in D is below 1e-13 * (1 + 1/(a-1)), which the margin covers; the NumPy path keeps
+more digits of tiny values.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-import os
-from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +17,21 @@ import numpy as np
 
 from pate.arrays import FloatArray, IntArray
 from pate.privacy.exact import compiled_moves
-from pate.privacy.exact.compiled_moves import compiled, fill_moves, integrands, log_above, vector_exp
-from pate.privacy.exact.divergence import EXPONENT_LIMIT, PRUNING_SLACK, dyadic_levels
-from pate.privacy.exact.gaussian import Grid
+from pate.privacy.exact.compiled_moves import compiled, fill_moves, integrands, vector_exp
+from pate.privacy.exact.divergence import (
+    BOUND_SLACK,
+    EXPONENT_LIMIT,
+    GROWTH,
+    LEAST_BOUND_ORDER,
+    LEAST_EXPONENT,
+    PRUNING_SLACK,
+)
+from pate.privacy.exact.gaussian import Grid, phased, whole_lanes
 from pate.privacy.exact.rows import Group
+from pate.privacy.exact.threads import in_threads
 
 _LANES = 8
-_ROWS_WORTH_A_THREAD = 64
+_ROWS_OF_A_PART = 256
 
 
 @compiled
@@ -42,101 +47,78 @@ def _log_sum(log_p, log_ratio, power):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _know(move, values, classes, log_p, test, ratio, change, log_mass, log_ratio):  # type: ignore[no-untyped-def]
-    """log P and log(P/Q) of a move's outcomes, taken when it is first needed."""
+def _log_mass(move, values, classes, log_p, test, log_mass):  # type: ignore[no-untyped-def]
+    """log P of a move's outcomes."""
     a, b = move[0], move[1]
     n_levels = values.size
     answer = test[0, values[0]] if test.shape[1] else 0.0
     for j in range(n_levels):
         number = classes[j] - (j == a) - (j == b)
-        log_mass[j] = log_p[j] + answer if number == 1 else -math.inf
-        if number > 1:
-            log_mass[j] = log_p[j] + math.log(number) + answer
+        log_mass[j] = log_p[j] + math.log(number) + answer if number > 0 else -math.inf
     log_mass[n_levels], log_mass[n_levels + 1] = log_p[a] + answer, log_p[b] + answer
     if test.shape[1]:
         log_mass[n_levels + 2] = test[1, values[0]]
-    for j in range(n_levels + (3 if test.shape[1] else 2)):
-        log_ratio[j] = -math.log1p(change[j]) if abs(change[j]) < 0.5 else -math.log(ratio[j])
 
 
 @compiled
-def _evaluate(weight, log_mass, log_ratio, excess, reverse, s, first, last, best, beaten):  # type: ignore[no-untyped-def]
-    """Raise best to ψ of one move for the orders first..last-1, and beaten = e^best - 1. weight: P, or Q in reverse."""
-    steepest, mass = 0.0, 0.0
+def _moments(weight, ratio, change, reverse, share, squares, cubes, leasts, steepest, excesses):  # type: ignore[no-untyped-def]
+    """Fill share = P, or Q in reverse, and V, M, the least u, its log(P/Q), and Σ(Q - P), for every move."""
+    for m in range(weight.shape[0]):
+        square, cube, least, excess, quotient = 0.0, 0.0, 0.0, 0.0, 1.0
+        for j in range(weight.shape[1]):
+            p = weight[m, j] * ratio[m, j] if reverse else weight[m, j]
+            u = -change[m, j] / ratio[m, j] if reverse else change[m, j]
+            share[m, j] = p
+            excess += p * u
+            # An outcome whose probability underflows may still matter at a high order.
+            flow = max(p, 1e-290) * u
+            square += flow * u
+            cube -= min(flow, 0.0) * (u * u)
+            least = min(least, u)
+            quotient = max(quotient, ratio[m, j]) if reverse else min(quotient, ratio[m, j])
+        # 1 + u has lost its digits where u is near -1.
+        steepest[m] = -math.log1p(least) if least > -0.5 else abs(math.log(quotient))
+        squares[m], cubes[m], leasts[m], excesses[m] = square, cube, least, excess
+
+
+@compiled
+def _bound(square, cube, least, steepest, s, floor, floor_exponent):  # type: ignore[no-untyped-def]
+    """As :meth:`divergence._Bounds.at`. floor, floor_exponent: the u nearest to 0 that it takes, and its s log(P/Q)."""
+    c2 = s * (s + 1) / 2
+    u = min(least, floor)
+    exponent = max(s * steepest, floor_exponent)
+    remainder = (vector_exp(min(exponent, EXPONENT_LIMIT)) - 1.0 + (s - c2 * u) * u) / (-c2 * u * u * u)
+    return square + cube * remainder if exponent < EXPONENT_LIMIT else math.inf
+
+
+@compiled
+def _bound_moves(square, cube, least, steepest, s, floor, floor_exponent, out):  # type: ignore[no-untyped-def]
+    """Of every move at one order. A loop of its own, which the compiler can vectorise, and so below."""
+    for m in range(out.size):
+        out[m] = _bound(square[m], cube[m], least[m], steepest[m], s, floor, floor_exponent)
+
+
+@compiled
+def _bound_orders(square, cube, least, steepest, s, floor, floor_exponent, out):  # type: ignore[no-untyped-def]
+    """Of one move at every order."""
+    for o in range(out.size):
+        out[o] = _bound(square, cube, least, steepest, s[o], floor[o], floor_exponent[o])
+
+
+@compiled
+def _sum(weight, log_ratio, power):  # type: ignore[no-untyped-def]
+    """Σ P (e^{power·l} - 1)."""
+    total = 0.0
     for j in range(weight.size):
-        steepest = max(steepest, abs(log_ratio[j]))
-        mass += weight[j]
-    for o in range(first, last):
-        if s[o] * steepest > EXPONENT_LIMIT:
-            # Σ Q (Q/P)^s = Σ P (P/Q)^-(1+s)
-            best[o] = max(best[o], _log_sum(log_mass, log_ratio, -1.0 - s[o] if reverse else s[o]))
-            beaten[o] = math.expm1(min(best[o], 700.0))
-        else:
-            total = 0.0
-            power = -s[o] if reverse else s[o]
-            for j in range(weight.size):
-                total += weight[j] * vector_exp(power * log_ratio[j])
-            total += s[o] * excess - mass
-            if total > beaten[o]:
-                beaten[o], best[o] = total, math.log1p(total)
+        total += weight[j] * (vector_exp(power * log_ratio[j]) - 1.0)
+    return total
 
 
 @compiled
-def _rises(n_outcomes, weight, ratio, change, reverse, levels, share, excess, rise):  # type: ignore[no-untyped-def]
-    """Fill share = P (Q in reverse), excess = Σ(Q - P) (Σ(P - Q)), and rise[level, move] = e^ψ - 1 by roots and squares."""
-    n_moves = weight.shape[0]
-    # [outcome, move] here, so that the sums over outcomes run along moves, many at a time.
-    power, root, mass = np.empty((3, n_outcomes, n_moves))
-    for m in range(n_moves):
-        excess[m] = 0.0
-        for j in range(n_outcomes):
-            moved = weight[m, j] * change[m, j]
-            share[m, j] = weight[m, j] * ratio[m, j] if reverse else weight[m, j]
-            mass[j, m] = share[m, j]
-            root[j, m] = ratio[m, j] if reverse else 1.0 / ratio[m, j]
-            excess[m] += -moved if reverse else moved
-    now = 2.0  # power = e^{now·l}, root = e^{now·l/2}
-    while now > levels[1]:
-        power[:], root[:] = root, np.sqrt(root)
-        now /= 2
-    for i in range(1, levels.size):
-        if levels[i] >= 2 * now:
-            for j in range(n_outcomes):
-                for m in range(n_moves):
-                    root[j, m] = power[j, m]
-                    power[j, m] *= power[j, m]
-            now *= 2
-        total = rise[i]
-        for m in range(n_moves):
-            total[m] = levels[i] * excess[m]
-        for j in range(n_outcomes):
-            if levels[i] > now:
-                for m in range(n_moves):
-                    total[m] += mass[j, m] * (power[j, m] * root[j, m] - 1.0)
-            else:
-                for m in range(n_moves):
-                    total[m] += mass[j, m] * (power[j, m] - 1.0)
-        for m in range(n_moves):
-            if total[m] != total[m]:  # 0 * inf: let the evaluation decide
-                total[m] = math.inf
-
-
-@compiled
-def _hopeful(rise, i, s, levels, first, last, best):  # type: ignore[no-untyped-def]
-    """Whether the chord of a move's ψ rises above the best value at one of the orders first..last-1."""
-    low, high = math.log1p(max(rise[i - 1], 0.0)), math.log1p(rise[i])
-    slope = (high - low) / (levels[i] - levels[i - 1])
-    for o in range(first, last):  # noqa: SIM110, numba compiles no generators
-        if not low + slope * (s[o] - levels[i - 1]) <= best[o] + PRUNING_SLACK * s[o]:
-            return True
-    return False
-
-
-@compiled
-def _rows(start, n_nodes, stride, resolution, offset, log_weight, tables, values, classes, test, s, levels, splits, out, size):  # type: ignore[no-untyped-def]
+def _rows(start, n_nodes, stride, resolution, offset, log_weight, tables, values, classes, test, s, out, size):  # type: ignore[no-untyped-def]
     """Fill out[direction, row, source, order] with D, size[row] with the largest |log-probability|.
 
-    The search for the worst move is that of :func:`divergence.largest_divergence`, with ψ(0) = 0 as the first level.
+    The search for the worst move is that of :func:`divergence.largest_divergence`.
     """
     n_rows, n_levels = values.shape
     n_outcomes = n_levels + (3 if test.shape[1] else 2)
@@ -144,56 +126,76 @@ def _rows(start, n_nodes, stride, resolution, offset, log_weight, tables, values
     density, log_p = np.empty((n_levels, n_nodes)), np.empty(n_levels)
     shape = (n_levels * n_levels, padded)
     weight, ratio, change, share = np.zeros(shape), np.ones(shape), np.zeros(shape), np.zeros(shape)
-    log_mass, log_ratio = np.full(shape, -math.inf), np.zeros(shape)
-    rise, excess = np.zeros((levels.size, shape[0])), np.zeros(shape[0])
-    known, moves = np.zeros(shape[0], np.bool_), np.zeros((shape[0], 3), np.int64)
-    ends, place = np.zeros(n_levels, np.int64), np.empty(n_levels, np.int64)
-    best, beaten = np.empty(s.size), np.empty(s.size)
+    log_mass, log_ratio = np.full(padded, -math.inf), np.zeros(shape)
+    square, cube, least, steep = np.zeros(shape[0]), np.zeros(shape[0]), np.zeros(shape[0]), np.zeros(shape[0])
+    excess, bound, steepest = np.zeros(shape[0]), np.zeros(shape[0]), np.zeros(shape[0])
+    known, moves = np.zeros(shape[0], np.bool_), np.zeros((shape[0], 2), np.int64)
+    ends, place = np.zeros(n_levels, np.int64), np.empty((n_levels, 2), np.int64)
+    best, beaten, own = np.empty(s.size), np.empty(s.size), np.empty(s.size)
+    scale = s * (s + 1) / 2 * (1 + BOUND_SLACK)
+    t = np.maximum(s, LEAST_BOUND_ORDER)
+    floor = -LEAST_EXPONENT / t
+    floor_exponent = -t * np.log1p(floor)
     for r in range(n_rows):
         for j in range(n_levels):
-            place[j] = start[r] - values[r, j] * resolution - offset
-        integrands(place, n_nodes, stride, log_weight, classes[r], tables, density, log_p)
-        fill_moves(
-            place, n_nodes, stride, values[r], classes[r], tables, density, log_p, test, moves, weight, ratio, change, ends
-        )
+            unit = start[r] - values[r, j] * resolution - offset
+            place[j, 0], place[j, 1] = unit % stride, unit // stride
+        integrands(place, n_nodes, log_weight, classes[r], tables, density, log_p)
+        fill_moves(place, n_nodes, values[r], classes[r], tables, density, log_p, test, moves, weight, ratio, change, ends)
         n_moves = ends[n_levels - 1]
         known[:] = False
         size[r] = np.abs(log_p).max()
         for direction in range(2):
             reverse = direction == 1
-            _rises(n_outcomes, weight[:n_moves], ratio[:n_moves], change[:n_moves], reverse, levels, share, excess, rise)
+            _moments(weight[:n_moves], ratio[:n_moves], change[:n_moves], reverse, share, square, cube, least, steep, excess)
             for source in range(out.shape[2]):
                 begin = ends[source - 1] if source else 0
                 end = ends[source] if out.shape[2] > 1 else n_moves
                 best[:], beaten[:] = 0.0, 0.0
-                for i in range(1, levels.size):
-                    first, last = splits[i - 1], splits[i]
-                    if first == last or begin == end:
-                        continue
-                    leader = begin + np.argmax(rise[i, begin:end])
+                typical = steep[begin:end].sum() / max(end - begin, 1)
+                first = 0
+                while first < s.size and begin < end:
+                    last = first + 1
+                    while last < s.size and (s[last] - s[first]) * typical <= GROWTH:
+                        last += 1
+                    _bound_moves(
+                        square[begin:end], cube[begin:end], least[begin:end], steep[begin:end],
+                        t[last - 1], floor[last - 1], floor_exponent[last - 1], bound[begin:end],
+                    )  # fmt: skip
+                    leader = begin + np.argmax(bound[begin:end])
+                    bar = math.inf
                     for turn in range(end - begin + 1):
                         m = leader if turn == 0 else begin + turn - 1
-                        if turn:
-                            # ψ never falls, so its value at the end of the interval is the quickest bound.
-                            if rise[i, m] <= beaten[first] or m == leader:
-                                continue
-                            # e^ψ is convex too: where it is small, its chord is a test without logs; where it is large,
-                            # rough logs do. Negated, so that NaN counts as hope.
-                            small, hope = rise[i, m] < 0.1, rise[i, m] == math.inf
-                            low = rise[i - 1, m] if small else log_above(max(rise[i - 1, m], 0.0) + 1.0)
-                            high = rise[i, m] if small else log_above(rise[i, m] + 1.0)
-                            slope = (high - low) / (levels[i] - levels[i - 1])
-                            for o in range(first, last):
-                                bar = beaten[o] if small else best[o]
-                                hope |= not low + slope * (s[o] - levels[i - 1]) <= bar + PRUNING_SLACK * s[o]
-                            if not hope or not (small or _hopeful(rise[:, m], i, s, levels, first, last, best)):
-                                continue
+                        # Negated, here and below, so that NaN counts as hope.
+                        if turn and (m == leader or bound[m] <= bar):
+                            continue
                         if not known[m]:
-                            _know(moves[m], values[r], classes[r], log_p, test, ratio[m], change[m], log_mass[m], log_ratio[m])
-                            known[m] = True
-                        _evaluate(share[m], log_mass[m], log_ratio[m], excess[m], reverse, s, first, last, best, beaten)
+                            known[m], steepest[m] = True, 0.0
+                            for j in range(n_outcomes):
+                                near = abs(change[m, j]) < 0.5
+                                log_ratio[m, j] = -math.log1p(change[m, j]) if near else -math.log(ratio[m, j])
+                                steepest[m] = max(steepest[m], abs(log_ratio[m, j]))
+                        if turn:
+                            _bound_orders(
+                                square[m], cube[m], least[m], steep[m],
+                                t[first:last], floor[first:last], floor_exponent[first:last], own[first:last],
+                            )  # fmt: skip
+                        for o in range(first, last):
+                            limit = (beaten[o] + PRUNING_SLACK * s[o]) / scale[o]
+                            if turn == 0 or not own[o] <= limit:
+                                power = -s[o] if reverse else s[o]
+                                if s[o] * steepest[m] > EXPONENT_LIMIT:
+                                    # Σ Q (Q/P)^s = Σ P (P/Q)^-(1+s)
+                                    _log_mass(moves[m], values[r], classes[r], log_p, test, log_mass)
+                                    best[o] = max(best[o], _log_sum(log_mass, log_ratio[m], power - reverse))
+                                    beaten[o] = max(beaten[o], math.expm1(min(best[o], 700.0)))
+                                else:
+                                    beaten[o] = max(beaten[o], _sum(share[m], log_ratio[m], power) + s[o] * excess[m])
+                            if turn == 0:
+                                bar = min(bar, (beaten[o] + PRUNING_SLACK * s[o]) / scale[o])
+                    first = last
                 for o in range(s.size):
-                    out[direction, r, source, o] = best[o] / s[o]
+                    out[direction, r, source, o] = max(best[o], math.log1p(beaten[o])) / s[o]
 
 
 def _entry_point() -> Any:
@@ -206,7 +208,7 @@ def _entry_point() -> Any:
         sources = [Path(file).read_bytes() for file in (__file__, compiled_moves.__file__)]
     except OSError:  # no source files, as in a frozen application
         return _rows
-    constants = repr((EXPONENT_LIMIT, PRUNING_SLACK)).encode()
+    constants = repr((BOUND_SLACK, EXPONENT_LIMIT, GROWTH, LEAST_BOUND_ORDER, LEAST_EXPONENT, PRUNING_SLACK)).encode()
     fingerprint = int.from_bytes(hashlib.sha256(b"".join([*sources, constants])).digest()[:7])
 
     def entry(*arguments: Any) -> None:
@@ -223,37 +225,26 @@ _kernel = _entry_point()
 
 
 def gaussian_costs(
-    grid: Grid, start: IntArray, n_nodes: int, group: Group, test: FloatArray, orders: FloatArray, n_sources: int
+    grid: Grid, start: IntArray, needed: IntArray, group: Group, test: FloatArray, orders: FloatArray, n_sources: int
 ) -> tuple[FloatArray, FloatArray]:
     """(float64[direction, row, source, order] divergences without margin, float64[row] largest |log-probability|).
 
-    start, n_nodes: the nodes of :func:`gaussian.nodes`. test: float64[2, votes], log-probabilities of an answer and of an
+    start, needed: the nodes of :func:`gaussian.nodes`. test: float64[2, votes], log-probabilities of an answer and of an
     abstention by largest count, or float64[2, 0] without a threshold test.
     """
     s = orders - 1
-    # From at most 1, since powers start at e^l, but not far below: ψ(0) = 0 bounds the rest.
-    octaves = dyadic_levels(np.array([min(max(s[0], 0.25), 1.0), max(s[-1], 1.0)]))
-    levels = np.concatenate([[0.0], np.stack([octaves, 1.5 * octaves], axis=1).ravel()[:-1]])
-    splits = np.searchsorted(s, levels, side="right")
-    splits[0] = 0
-    splits[-1] = s.size
     out = np.empty((2, len(start), n_sources, s.size))
     size = np.empty(len(start))
     log_weight = math.log(grid.stride / (grid.resolution * grid.sigma))
+    tables = phased(grid)
 
     def work(some: slice) -> None:
         _kernel(
-            start[some], n_nodes, grid.stride, grid.resolution, grid.first, log_weight, grid.tables,
-            group.values[some], group.classes[some], test, s, levels, splits, out[:, some], size[some],
+            start[some], whole_lanes(needed[some]), grid.stride, grid.resolution, grid.first, log_weight, tables,
+            group.values[some], group.classes[some], test, s, out[:, some], size[some],
         )  # fmt: skip
 
-    # The kernel runs without the interpreter lock, so plain threads use every core.
-    n_threads = min(os.cpu_count() or 1, max(1, len(start) // _ROWS_WORTH_A_THREAD))
-    edges = np.linspace(0, len(start), n_threads + 1).astype(np.int64)
-    parts = [slice(int(a), int(b)) for a, b in pairwise(edges)]
-    if n_threads == 1:
-        work(parts[0])
-    else:
-        with ThreadPoolExecutor(n_threads) as pool:
-            list(pool.map(work, parts))
+    parts = [slice(first, first + _ROWS_OF_A_PART) for first in range(0, len(start), _ROWS_OF_A_PART)]
+    for _ in in_threads(work, parts):
+        pass
     return out, size

@@ -67,25 +67,23 @@ vector_exp = compiled(_exp, reorder=False)  # reordering would undo the shift
 
 
 @compiled
-def log_above(x):  # type: ignore[no-untyped-def]
-    """A number from 0 to 0.06 above log x, x >= 1: the bits of a double are its log2 but for the curve of the mantissa."""
-    return (_as_bits(x) * 2.220446049250313e-16 - 1022.9139) * 0.6931471805599453
+def integrands(place, n_nodes, log_weight, classes, tables, density, log_p):  # type: ignore[no-untyped-def]
+    """As :func:`samples._integrands` and :func:`samples._top_by_complement`, for one row.
 
-
-@compiled
-def integrands(place, n_nodes, stride, log_weight, classes, tables, density, log_p):  # type: ignore[no-untyped-def]
-    """As :func:`samples._integrands` and :func:`samples._top_by_complement`, for one row."""
+    place[level] = (phase, first) of a level's nodes in tables[phase, table, node].
+    """
     n_levels = classes.size
     common = np.full(n_nodes, log_weight)
     for j in range(n_levels):
+        log_cdf = tables[place[j, 0], 1, place[j, 1] :]
         for x in range(n_nodes):
-            common[x] += classes[j] * tables[1, place[j] + x * stride]
+            common[x] += classes[j] * log_cdf[x]
     others = 0.0
     for j in range(n_levels):
+        log_pdf, log_cdf = tables[place[j, 0], 0, place[j, 1] :], tables[place[j, 0], 1, place[j, 1] :]
         peak = -math.inf
         for x in range(n_nodes):
-            at = place[j] + x * stride
-            density[j, x] = common[x] + tables[0, at] - tables[1, at]
+            density[j, x] = common[x] + log_pdf[x] - log_cdf[x]
             peak = max(peak, density[j, x])
         mass = 0.0
         for x in range(n_nodes):
@@ -102,9 +100,9 @@ def integrands(place, n_nodes, stride, log_weight, classes, tables, density, log
 
 
 @compiled
-def fill_moves(place, n_nodes, stride, values, classes, tables, density, log_p, test, moves, weight, ratio, change, ends):  # type: ignore[no-untyped-def]
+def fill_moves(place, n_nodes, values, classes, tables, density, log_p, test, moves, weight, ratio, change, ends):  # type: ignore[no-untyped-def]
     """Fill [move, outcome]: weight = P times its number of classes, ratio = Q/P and change = Q/P - 1, which keeps the digits
-    that a ratio near 1 loses; moves[move] = (from, to, new top).
+    that a ratio near 1 loses; moves[move] = (from, to). Where no class is left in an outcome its ratio is 1.
 
     ends[from] is the number of moves up to and with that source. As :func:`samples.all_moves`.
     """
@@ -113,12 +111,12 @@ def fill_moves(place, n_nodes, stride, values, classes, tables, density, log_p, 
     moved, losing, gaining, lost, won = ratios[0], ratios[1], ratios[2], ratios[3], ratios[4]
     p = np.exp(log_p)
     for j in range(n_levels):
+        own = tables[place[j, 0], :, place[j, 1] :]
         for x in range(n_nodes):
-            at = place[j] + x * stride
-            losing[j, x] = tables[2, at]
-            gaining[j, x] = tables[3, at]
-            lost[j, x] = density[j, x] * tables[4, at]
-            won[j, x] = density[j, x] * tables[5, at]
+            losing[j, x] = own[2, x]
+            gaining[j, x] = own[3, x]
+            lost[j, x] = density[j, x] * own[4, x]
+            won[j, x] = density[j, x] * own[5, x]
     likely = classes[0] == 1 and p[0] > 0.5
     move = 0
     for a in range(n_levels):
@@ -141,6 +139,10 @@ def fill_moves(place, n_nodes, stride, values, classes, tables, density, log_p, 
             mass[a] = p[a] * (classes[a] - (2 if a == b else 1))
             if a != b:
                 mass[b] = p[b] * (classes[b] - 1)
+            if classes[a] == (2 if a == b else 1):
+                quotient[a] = 1.0
+            if classes[b] == 1:
+                quotient[b] = 1.0
             from_ratio, to_ratio = 0.0, 0.0
             for x in range(n_nodes):
                 from_ratio += lost[a, x] * gaining[b, x]
@@ -159,7 +161,7 @@ def fill_moves(place, n_nodes, stride, values, classes, tables, density, log_p, 
             new_top = values[0] + 1 if b == 0 else values[0]
             if a == 0 and b != 0 and classes[0] == 1:
                 new_top = max(values[0] - 1, values[b] + 1)
-            moves[move, 0], moves[move, 1], moves[move, 2] = a, b, new_top
+            moves[move, 0], moves[move, 1] = a, b
             if test.shape[1]:
                 answer, rise = math.exp(test[0, values[0]]), test[0, new_top] - test[0, values[0]]
                 scale, scale_change = math.exp(rise), math.expm1(rise)

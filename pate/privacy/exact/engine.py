@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import pairwise
 from types import ModuleType
 
 import numpy as np
 
 from pate.arrays import FloatArray, IntArray
 from pate.privacy.exact import gaussian, laplace
-from pate.privacy.exact.divergence import EXPONENT_LIMIT, largest_divergence
+from pate.privacy.exact.divergence import EXPONENT_LIMIT, largest_divergence, psi
 from pate.privacy.exact.mechanism import NoisyMax, ThresholdTest, threshold_log_probs
 from pate.privacy.exact.rows import Group, distinct_rows, merged
 from pate.privacy.exact.samples import Samples, all_moves, class_log_probs
+from pate.privacy.exact.threads import in_threads, n_threads
 from pate.privacy.outcomes import LOG_PROB_ERROR, numeric_margin
 
-_CHUNK = 1 << 21
-"""Numbers in the largest array of a chunk, about."""
+_CHUNK = 1 << 20
+"""Numbers in the largest array of a chunk, about: less makes more calls, more makes the system clear more memory."""
 
 WORTH_COMPILING = 20_000
 """Counts from which the compiled path pays: loading it takes about a second, and the first time many."""
@@ -85,8 +87,9 @@ def _sorted_log_probs(mechanism: NoisyMax, rows: IntArray) -> FloatArray:
     """float64[row, class]: log-probability of each class of sorted rows, the threshold test left out."""
     log_probs = np.empty(rows.shape)
     for group in merged(rows):
-        for chunk, samples in _sampled(mechanism, group, cube=False):
-            by_level = class_log_probs(samples, chunk.classes)
+        chunks, sample = _sampling(mechanism, group, moves=False)
+        for chunk in chunks:
+            by_level = class_log_probs(sample(chunk), chunk.classes)
             log_probs[chunk.position] = np.repeat(by_level.ravel(), chunk.classes.ravel()).reshape(len(by_level), -1)
     return log_probs
 
@@ -96,19 +99,14 @@ Part = tuple[Group, FloatArray, FloatArray]
 
 
 def _vectorised(mechanism: NoisyMax, group: Group, orders: FloatArray, sources: int) -> Iterator[Part]:
-    for chunk, samples in _sampled(mechanism, group, cube=True):
-        moves = all_moves(samples, chunk.values, chunk.classes, mechanism.confident)
+    def cost(chunk: Group) -> Part:
+        moves = all_moves(sample(chunk), chunk.values, chunk.classes, mechanism.confident)
         n, levels = chunk.values.shape
-        shape = (n * sources, levels * levels // sources, -1)
-        log_p, log_ratio = moves.log_p.reshape(shape), moves.log_ratio.reshape(shape)
-        valid = moves.valid.reshape(shape[:2])
-        worst = largest_divergence(
-            np.concatenate([log_p, log_p - log_ratio]),
-            np.concatenate([log_ratio, -log_ratio]),
-            np.concatenate([valid, valid]),
-            orders,
-        )
-        yield chunk, worst.reshape(2, n, sources, -1), moves.magnitude
+        worst = largest_divergence(moves if sources == 1 else moves.by_source(levels), orders)
+        return chunk, worst.reshape(2, n, sources, -1), moves.magnitude
+
+    chunks, sample = _sampling(mechanism, group, moves=True)
+    return in_threads(cost, chunks)
 
 
 def _compiled(use: ModuleType, mechanism: NoisyMax, group: Group, orders: FloatArray, sources: int) -> Iterator[Part]:
@@ -120,8 +118,8 @@ def _compiled(use: ModuleType, mechanism: NoisyMax, group: Group, orders: FloatA
         test = np.stack(threshold_log_probs(mechanism.confident, np.arange(largest + 2)))
     size = max(1, 8 * _CHUNK // (2 * sources * orders.size))
     for chunk in _chunks(group, size):
-        start, n_nodes = gaussian.nodes(grid, n_classes, chunk.values)
-        worst, magnitude = use.gaussian_costs(grid, start, n_nodes, chunk, test, orders, sources)
+        start, needed = gaussian.nodes(grid, chunk)
+        worst, magnitude = use.gaussian_costs(grid, start, needed, chunk, test, orders, sources)
         if mechanism.confident is not None:
             magnitude = np.maximum(magnitude, np.abs(test).max())
         yield chunk, worst, magnitude
@@ -139,12 +137,13 @@ def _wide(mechanism: NoisyMax, group: Group, orders: FloatArray, sources: int) -
         neighbours[each, ends[source] - 1] -= 1
         neighbours[each, ends[target] - classes[target]] += 1  # another class of the level, if it is the same
         before, after = outcome_log_probs(mechanism, row[None, :]), outcome_log_probs(mechanism, neighbours)
-        log_p, log_ratio = np.broadcast_to(before, after.shape), before - after
+        log_p, log_q = np.broadcast_to(before, after.shape).T, after.T
+        s = orders - 1
+        both = np.stack([psi(log_p, log_p - log_q, s), psi(log_q, log_q - log_p, s)]) / s[:, None]
         worst = np.zeros((2, 1, sources, orders.size))
         for i in range(sources):
             own = source == i if sources > 1 else np.ones(source.size, dtype=np.bool_)
-            for direction, (p, ratio) in enumerate(((log_p[own], log_ratio[own]), (after[own], -log_ratio[own]))):
-                worst[direction, 0, i] = largest_divergence(p[None], ratio[None], np.ones((1, len(p)), np.bool_), orders)
+            worst[:, 0, i] = both[:, :, own].max(axis=2, initial=0.0)
         yield chunk, worst, np.maximum(np.abs(before).max(), np.abs(after).max())[None]
 
 
@@ -179,20 +178,23 @@ def _spread(group: Group) -> int:
     return int((group.values[:, 0] - group.values[:, -1]).max())
 
 
-def _chunks(group: Group, size: int) -> Iterator[Group]:
-    for start in range(0, len(group.position), size):
-        yield Group(*(field[start : start + size] for field in group))
+def _chunks(group: Group, size: int) -> list[Group]:
+    """Equal parts of at most ``size`` rows, where there are several as many for each thread."""
+    n_rows = len(group.position)
+    number = -(-n_rows // size)
+    if number > 1:
+        number = -(-number // n_threads()) * n_threads()
+    edges = np.linspace(0, n_rows, number + 1).astype(np.int64)
+    return [Group(*(field[start:end] for field in group)) for start, end in pairwise(edges) if start < end]
 
 
-def _sampled(mechanism: NoisyMax, group: Group, *, cube: bool) -> Iterator[tuple[Group, Samples]]:
-    """Chunks of a group with their quadrature nodes. ``cube``: the caller makes arrays of [level, level, node]."""
-    n_classes, levels = int(group.classes[0].sum()), group.values.shape[1]
-    cells = levels * (levels + 3) if cube else levels
+def _sampling(mechanism: NoisyMax, group: Group, *, moves: bool) -> tuple[list[Group], Callable[[Group], Samples]]:
+    """(chunks of a group, what puts a chunk on quadrature nodes). ``moves``: the caller makes arrays of [outcome, from, to]."""
+    levels = group.values.shape[1]
+    cells = levels * levels * (levels + 3) if moves else 0
     if mechanism.noise == "laplace":
-        for chunk in _chunks(group, max(1, _CHUNK // (cells * (100 + 36 * levels)))):
-            yield chunk, laplace.sample(mechanism.scale, chunk.values, chunk.classes)
-        return
-    grid = gaussian.make_grid(n_classes, _spread(group), mechanism.scale)
-    n_nodes = gaussian.nodes(grid, n_classes, group.values)[1]
-    for chunk in _chunks(group, max(1, _CHUNK // (cells * max(n_nodes, levels)))):
-        yield chunk, gaussian.sample(grid, n_classes, chunk.values)
+        chunks = _chunks(group, max(1, _CHUNK // max(cells, levels * (100 + 36 * levels))))
+        return chunks, lambda chunk: laplace.sample(mechanism.scale, chunk.values, chunk.classes)
+    grid = gaussian.make_grid(int(group.classes[0].sum()), _spread(group), mechanism.scale)
+    n_nodes = gaussian.whole_lanes(gaussian.nodes(grid, group)[1])
+    return _chunks(group, max(1, _CHUNK // max(cells, levels * n_nodes))), lambda chunk: gaussian.sample(grid, chunk)
