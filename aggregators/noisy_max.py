@@ -17,8 +17,7 @@ from pate.privacy.exact import (
     laplace_max_log_probs,
     laplace_max_rdp,
 )
-from pate.privacy.independent import noisy_max_bound, one_count_bound
-from pate.privacy.mechanisms import pure_dp_rdp
+from pate.privacy.independent import laplace_max_bound, laplace_one_count_bound, noisy_max_bound, one_count_bound
 from pate.release import Electorate, Release
 from pate.validation import positive
 from pate.votes import Votes
@@ -71,13 +70,10 @@ class LNMax(Aggregator):
         return Release(labels, votes.electorate, self.mechanism, noise.mode)
 
     def rdp_ahead(self, electorate: Electorate, orders: FloatArray) -> FloatArray:
-        # A moved vote shifts two counts by one, so the released class is 2 gamma-DP (PATE 2017, section 3.1).
-        return pure_dp_rdp(2 * self.gamma, orders)
+        return laplace_max_bound(self.gamma, orders)
 
     def rdp_ahead_one_count(self, electorate: Electorate, orders: FloatArray) -> FloatArray:
-        # One count up by one: its class gains, all others lose, each by at most e^gamma (report noisy max is monotone,
-        # Dwork and Roth 2014, Claim 3.9).
-        return pure_dp_rdp(self.gamma, orders)
+        return laplace_one_count_bound(self.gamma, orders)
 
     def outcome_log_probs(self, counts: IntArray) -> FloatArray:
         return laplace_max_log_probs(counts, self.gamma)

@@ -82,7 +82,7 @@ def certify_noisy_max(sigma: float, orders: FloatArray, tolerance: float = TOLER
         two_classes = _one_count_excess(np.sqrt(2) * d, a, tolerance / 4)
         region = _noisy_max_region(d, a, two_classes, tolerance)
         excess = _branch_and_bound(winner_log_probs, shift, a, two_classes.lower, region, tolerance)
-        lower[todo], upper[todo] = _as_divergence(excess, a)
+        lower[todo], upper[todo] = as_divergence(excess, a)
     return Bracket(np.fmin(lower, cap), np.fmin(upper, cap))  # fmin: the cap where a value is not a number
 
 
@@ -96,7 +96,7 @@ def certify_one_count(sigma: float, orders: FloatArray, tolerance: float = TOLER
     todo = _worth_certifying(grid, np.array([-d]))
     lower, upper = np.zeros_like(cap), cap.copy()
     if todo.any():
-        lower[todo], upper[todo] = _as_divergence(_one_count_excess(d, grid[todo], tolerance), grid[todo])
+        lower[todo], upper[todo] = as_divergence(_one_count_excess(d, grid[todo], tolerance), grid[todo])
     return Bracket(np.fmin(lower, cap), np.fmin(upper, cap))  # fmin: the cap where a value is not a number
 
 
@@ -114,15 +114,15 @@ def _branch_and_bound(
     value plus curvature * dim * w^2 / 8. Boxes that cannot beat (1 + tolerance) * best are dropped, the others halved.
     """
     dim, length = shift.size, float(np.sqrt(shift @ shift))
-    corner_steps = _lattice([0] * dim, [2] * dim)
+    corner_steps = lattice_points([0] * dim, [2] * dim)
     width = _FIRST_WIDTH
-    boxes = _lattice(np.floor(region.lowest / width), np.ceil(region.highest / width))
+    boxes = lattice_points(np.floor(region.lowest / width), np.ceil(region.highest / width))
     alive = np.ones((len(boxes), orders.size), dtype=bool)
     best, leftover = known.copy(), np.zeros_like(known)
     for _ in range(_LEVELS):
         alive &= region.touches(boxes.astype(np.float64) * width, width)
-        boxes, alive = _surviving(boxes, alive)
-        lattice, corner = _unique_points(boxes[:, None] + corner_steps)
+        boxes, alive = surviving(boxes, alive)
+        lattice, corner = unique_points(boxes[:, None] + corner_steps)
         points = lattice.astype(np.float64) * width
         log_q = log_probs(points + shift)
         ratio = log_probs(points) - log_q
@@ -143,7 +143,7 @@ def _branch_and_bound(
             beats = ~(bound <= best[j] * (1 + tolerance))  # a NaN must keep its box
             alive[mine, j] = beats
             leftover[j] = bound[beats].max(initial=0.0)
-        boxes, alive = _surviving(boxes, alive)
+        boxes, alive = surviving(boxes, alive)
         if not len(boxes):
             break
         boxes = (2 * boxes[:, None] + corner_steps).reshape(-1, dim)
@@ -163,7 +163,7 @@ def _one_count_excess(d: float, orders: FloatArray, tolerance: float) -> Bracket
     moment = np.exp(orders * (orders - 1) * d**2 / 2)
     above = np.expm1(-(orders - 1) * log_ndtr(radius - d)) + moment * ndtr(-radius - tilt)
     below = moment * ndtr(-radius)
-    (high, most_above), (low, most_below) = (_smallest_radius(outside, known) for outside in (above, below))
+    (high, most_above), (low, most_below) = (smallest_radius(_RADII, outside, known) for outside in (above, below))
 
     def touches(corner: FloatArray, width: float) -> BoolArray:
         inside: BoolArray = (corner < high) & (corner + width > -low - tilt)
@@ -185,7 +185,7 @@ def _noisy_max_region(d: float, orders: FloatArray, two_classes: Bracket, tolera
     b_low = np.expm1(log_moment / 2 - (orders - 1) * log_ndtr(radius - d)) + ndtr(-radius)
     a_low = np.expm1(log_moment / 2 + stretch) + np.exp(log_moment) * ndtr(-radius)
     (high, most_high), (low_b, most_b), (low_a, most_a) = (
-        _smallest_radius(outside, known * (1 + tolerance)) for outside in (both_high, b_low, a_low)
+        smallest_radius(_RADII, outside, known * (1 + tolerance)) for outside in (both_high, b_low, a_low)
     )
 
     def touches(corner: FloatArray, width: float) -> BoolArray:
@@ -198,17 +198,18 @@ def _noisy_max_region(d: float, orders: FloatArray, two_classes: Bracket, tolera
     return _Region(lowest, highest, touches, np.max([most_high, most_b, most_a], axis=0))
 
 
-def _smallest_radius(outside: FloatArray, target: FloatArray) -> tuple[FloatArray, FloatArray]:
+def smallest_radius(radii: FloatArray, outside: FloatArray, target: FloatArray) -> tuple[FloatArray, FloatArray]:
     """From the excess outside each radius, [radius, order]: the first radius where it is at most ``target``, and that excess.
 
     Where no radius reaches the target the last one is taken, and its excess counts in the result.
     """
     fits = outside <= target
-    first = np.where(fits.any(0), fits.argmax(0), len(_RADII) - 1)
-    return _RADII[first], outside[first, np.arange(target.size)]
+    first = np.where(fits.any(0), fits.argmax(0), len(radii) - 1)
+    return radii[first], outside[first, np.arange(target.size)]
 
 
-def _as_divergence(excess: Bracket, orders: FloatArray) -> Bracket:
+def as_divergence(excess: Bracket, orders: FloatArray) -> Bracket:
+    """log1p(excess)/(a-1) at both ends, with FLOAT_MARGIN on the safe side of each."""
     lower, upper = (np.log1p(end) / (orders - 1) for end in excess)
     return Bracket(lower * (1 - FLOAT_MARGIN), upper * (1 + FLOAT_MARGIN))
 
@@ -225,21 +226,22 @@ def check_sigma(sigma: float) -> float:
     return float(sigma)
 
 
-def _lattice(lowest: ArrayLike, highest: ArrayLike) -> IntArray:
+def lattice_points(lowest: ArrayLike, highest: ArrayLike) -> IntArray:
     """All integer points with lowest <= point < highest: int64[point, dim]."""
     spans = [np.arange(low, high, dtype=np.int64) for low, high in zip(np.asarray(lowest), np.asarray(highest), strict=True)]
     return np.stack(np.meshgrid(*spans, indexing="ij"), axis=-1).reshape(-1, len(spans))
 
 
-def _unique_points(points: IntArray) -> tuple[IntArray, IntArray]:
+def unique_points(points: IntArray) -> tuple[IntArray, IntArray]:
     """Distinct lattice points int64[unique, dim], and the place of each given one: int64[box, corner]."""
-    base = np.int64(2**24)  # lattice coordinates stay far below 2^23
+    base = np.int64(2**31)  # lattice coordinates stay below 2^30
     keys = points[..., 0] if points.shape[-1] == 1 else points[..., 0] * base + points[..., 1]
     _, first, place = np.unique(keys.ravel(), return_index=True, return_inverse=True)
     return points.reshape(-1, points.shape[-1])[first], place.reshape(keys.shape)
 
 
-def _surviving(boxes: IntArray, alive: BoolArray) -> tuple[IntArray, BoolArray]:
+def surviving(boxes: IntArray, alive: BoolArray) -> tuple[IntArray, BoolArray]:
+    """The boxes that some order still needs, and for which orders."""
     keep = alive.any(axis=1)
     return boxes[keep], alive[keep]
 
