@@ -23,13 +23,13 @@ def ask(
     """
     source = OSNoise() if noise is None else noise
     facts = {
+        **(memo or {}),  # first, so that it cannot overwrite what is recorded of the mechanism and its noise
         **aggregator.mechanism,
         "queries": len(votes),
         "n_teachers": votes.n_teachers,
         "n_classes": votes.n_classes,
         "participation": votes.participation,
         "mode": source.mode,
-        **(memo or {}),
     }
     reservation = ledger.reserve(curve_ahead(aggregator, votes.electorate, len(votes)), facts)
     release = aggregator.release(votes, source)

@@ -15,6 +15,7 @@ from pate.noise import Noise
 from pate.privacy.exact import ThresholdTest, behind_test
 from pate.privacy.independent import confident_bound, one_count_bound
 from pate.release import ABSTAIN, Electorate, Release
+from pate.sampling import check_scale
 from pate.validation import positive
 from pate.votes import Votes
 
@@ -42,6 +43,7 @@ class Confident(Aggregator):
         if not isinstance(self.inner, Aggregator) or isinstance(self.inner, Confident):
             raise ParameterError(f"Confident needs an inner aggregator that always answers, got {self.inner!r}.")
         positive(self.sigma, "Confident sigma, the standard deviation of the noise on the test,")
+        check_scale(self.sigma, "Confident sigma")
         positive(self.threshold, "Confident threshold, in votes,")
         if self.threshold != int(self.threshold):
             # The noise lattice holds every whole vote, so the test is decided exactly as the continuous one.

@@ -19,6 +19,7 @@ from pate.privacy.exact import (
 )
 from pate.privacy.independent import laplace_max_bound, laplace_one_count_bound, noisy_max_bound, one_count_bound
 from pate.release import Electorate, Release
+from pate.sampling import check_scale
 from pate.validation import positive
 from pate.votes import Votes
 
@@ -37,6 +38,7 @@ class GNMax(Aggregator):
 
     def __post_init__(self) -> None:
         positive(self.sigma, "GNMax sigma, the standard deviation of the noise in votes,")
+        check_scale(self.sigma, "GNMax sigma")
 
     def release(self, votes: Votes, noise: Noise) -> Release:
         labels = noise.gaussian(self.sigma, votes.counts.shape).argmax(votes.counts)
@@ -64,6 +66,7 @@ class LNMax(Aggregator):
 
     def __post_init__(self) -> None:
         positive(self.gamma, "LNMax gamma, the inverse scale of the noise,")
+        check_scale(1 / self.gamma, "The scale of LNMax's noise, 1/gamma,")
 
     def release(self, votes: Votes, noise: Noise) -> Release:
         labels = noise.laplace(1 / self.gamma, votes.counts.shape).argmax(votes.counts)
@@ -91,6 +94,7 @@ class NoisyHistogram(Aggregator):
 
     def __post_init__(self) -> None:
         positive(self.sigma, "NoisyHistogram sigma, the standard deviation of the noise in votes,")
+        check_scale(self.sigma, "NoisyHistogram sigma")
 
     def release(self, votes: Votes, noise: Noise) -> Release:
         histogram = votes.counts + noise.gaussian(self.sigma, votes.counts.shape).values

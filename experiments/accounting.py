@@ -13,7 +13,7 @@ from pate.arrays import FloatArray, IntArray
 from pate.privacy import published
 from pate.privacy.curve import DEFAULT_ORDERS, Conversion, Epsilon, RdpCurve, check_delta, epsilons_at_orders
 from pate.privacy.exact import NoisyMax, per_teacher_rdp, threshold_log_probs
-from pate.release import Release
+from pate.release import ABSTAIN, Electorate, Release
 from pate.votes import Votes
 
 NEIGHBOURS = "one record (or user) replaced: one teacher changes, one vote moves on every query"
@@ -104,8 +104,12 @@ def account(votes: Votes, aggregator: Aggregator, delta: float, predictions: Int
     if votes.participation is None:
         ahead = aggregator.rdp_ahead(votes.electorate, DEFAULT_ORDERS)
         independent = points[:, None] * ahead
-        # No query costs more than ahead; the minimum only takes the rounding of a long sum out of sight.
-        dependent = np.minimum(_cumulative(lambda part: _dependent_rdp(aggregator, part), votes, points), independent)
+        if _charge_depends_on_outcome(aggregator, votes.electorate):
+            # Nothing is released here, so there is no outcome to charge for: no claim but the worst case.
+            dependent = independent
+        else:
+            # No query costs more than ahead; the minimum only takes the rounding of a long sum out of sight.
+            dependent = np.minimum(_cumulative(lambda part: _dependent_rdp(aggregator, part), votes, points), independent)
     else:
         # The cost of a batch of partial votes is one figure for the batch, known ahead; no exact one is known.
         whole = curve_ahead(aggregator, votes.electorate, len(votes)).values
@@ -125,9 +129,14 @@ def account(votes: Votes, aggregator: Aggregator, delta: float, predictions: Int
 
 
 def _dependent_rdp(aggregator: Aggregator, votes: Votes) -> FloatArray:
-    # Nothing is released here. Where the charge depends on the outcome, an answer to every query is the dearest one.
     answered = Release(np.zeros(len(votes), dtype=np.int64), votes.electorate, aggregator.mechanism)
     return aggregator.rdp(votes, answered, DEFAULT_ORDERS)
+
+
+def _charge_depends_on_outcome(aggregator: Aggregator, electorate: Electorate) -> bool:
+    every = Release(np.arange(ABSTAIN, electorate.n_classes), electorate, aggregator.mechanism)
+    charges = aggregator.rdp_bound(every, DEFAULT_ORDERS)
+    return bool((charges != charges[0]).any())
 
 
 def _per_teacher(aggregator: Aggregator, predictions: IntArray, votes: Votes, dependent: FloatArray) -> Line | None:

@@ -63,8 +63,7 @@ class Draw:
     """Noise for an array of votes, with the sign, whole part and first 64 bits of every draw kept for later questions."""
 
     def __init__(self, law: Law, scale: float, shape: tuple[int, ...], words: DrawWords) -> None:
-        if not (math.isfinite(scale) and 0 < scale <= _LARGEST_SCALE):
-            raise ParameterError(f"The scale of {law.name} noise must lie in (0, 2**30], got {scale}.")
+        check_scale(scale, f"The scale of {law.name} noise")
         self._law = law
         self._words = words
         self.scale = float(scale)
@@ -182,6 +181,12 @@ class Draw:
             if math.floor(low) == math.ceil(high) - 1:
                 return math.floor(low)
             self._reveal(index)
+
+
+def check_scale(scale: float, what: str) -> None:
+    """Raise unless noise of this scale, in votes, can be drawn. Aggregators ask at once: later, a budget would be spent."""
+    if not (math.isfinite(scale) and 0 < scale <= _LARGEST_SCALE):
+        raise ParameterError(f"{what} must lie in (0, 2**30] votes, got {scale}.")
 
 
 def _extend(bits: int, length: int, words: DrawWords) -> tuple[int, int]:

@@ -84,3 +84,9 @@ def test_refusals_do_not_depend_on_votes(tmp_path: Path) -> None:
                     break
     assert len(refused_at) == 2
     assert refused_at[0] == refused_at[1] > 0
+
+
+def test_a_memo_is_recorded_but_overwrites_nothing(ledger: Ledger) -> None:
+    ask(GNMax(20.0), VOTES, ledger, SimulatedNoise(1), memo={"mode": "release", "sigma": 1000.0, "run": "first"})
+    memo = next(entry.memo for entry in ledger.entries() if entry.kind == "reserve")
+    assert (memo["mode"], memo["sigma"], memo["run"]) == ("simulation", 20.0, "first")

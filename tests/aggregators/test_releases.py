@@ -100,3 +100,9 @@ def test_confident_refuses_what_it_cannot_be_charged_for() -> None:
         Confident(ConfidentGNMax(5, 1.0, 1.0), 5, 1.0)
     with pytest.raises(ParameterError, match="'joint' or 'realised'"):
         ConfidentGNMax(5, 1.0, 1.0, charging="expected")  # type: ignore[arg-type]
+
+
+def test_noise_too_wide_to_draw_is_refused_before_anything_is_paid() -> None:
+    for build in (GNMax, NoisyHistogram, lambda v: LNMax(1 / v), lambda v: Confident(GNMax(1.0), 5, v)):
+        with pytest.raises(ParameterError, match=r"must lie in \(0, 2\*\*30\] votes"):
+            build(2.0**31)

@@ -8,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pate.aggregators import Aggregator, Confident, ConfidentGNMax, GNMax, LNMax, NoisyHistogram
+from pate.arrays import FloatArray
 from pate.errors import ParameterError
 from pate.experiments.accounting import account
+from pate.release import Release
 from pate.votes import Votes
 
 VOTES = Votes([[220, 20, 10], [130, 110, 10], [84, 83, 83]] * 20, n_teachers=250)
@@ -34,6 +36,19 @@ def test_ours_is_never_above_the_papers(aggregator: Aggregator) -> None:
 def test_realised_charging_makes_no_data_dependent_claim() -> None:
     report = account(VOTES, ConfidentGNMax(200, 150.0, 40.0, charging="realised"), 1e-5)
     assert report.dependent.rdp == pytest.approx(report.independent.rdp, rel=1e-12)
+
+
+class CheapAnswer(GNMax):
+    """A stranger's rule: class 0 is charged little, all else in full. An account must not take it at its cheapest."""
+
+    def rdp_bound(self, release: Release, orders: FloatArray) -> FloatArray:
+        share = np.where(release.labels == 0, 0.1, 1.0)
+        return share[:, None] * self.rdp_ahead(release.electorate, orders)
+
+
+def test_a_charge_by_outcome_is_accounted_at_its_worst() -> None:
+    report = account(VOTES, CheapAnswer(40.0), 1e-5)
+    assert report.dependent.epsilon(1e-5) == report.independent.epsilon(1e-5)
 
 
 @pytest.mark.filterwarnings("ignore::pate.privacy.curve.GridEdgeWarning")  # one query alone has its best order at the edge

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
 
 import numpy as np
 import pytest
+from bound_cases import SLACK, Case, cases, divergence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
@@ -35,53 +35,18 @@ def winner_log_chances(counts: IntArray, sigma: float) -> FloatArray:
     return log_chances
 
 
-def divergence(log_p: FloatArray, log_q: FloatArray, orders: FloatArray) -> FloatArray:
-    """float64[order], the larger of both directions."""
-    p, q = log_p - logsumexp(log_p), log_q - logsumexp(log_q)
-    log_moments = [logsumexp(np.outer(orders, x) - np.outer(orders - 1, y), axis=1) for x, y in ((p, q), (q, p))]
-    larger: FloatArray = np.max(log_moments, axis=0) / (orders - 1)
-    return larger
-
-
-# An oracle in floats has an absolute error of about 1e-15/(a-1).
-SLACK = 1e-13
-
-
-class Case(NamedTuple):
-    counts: IntArray
-    moved: IntArray  # one vote went from one class to another
-    removed: IntArray  # the same vote vanished
-    sigma: float
-
-
-@st.composite
-def cases(draw: st.DrawFn, sigmas: st.SearchStrategy[float]) -> Case:
-    """2 to 20 classes, up to 1000 votes a class, leaders often within a few sigma of each other, where the cost is high."""
-    sigma = draw(sigmas)
-    top = draw(st.integers(2, 1000))
-    gaps = np.array(draw(st.lists(st.floats(0, 6), min_size=1, max_size=19)))
-    counts = np.append(top, np.clip(np.round(top - gaps * sigma), 0, top)).astype(np.int64)
-    giver = draw(st.sampled_from(np.flatnonzero(counts).tolist()))
-    taker = draw(st.sampled_from([j for j in range(counts.size) if j != giver]))
-    removed = counts.copy()
-    removed[giver] -= 1
-    moved = removed.copy()
-    moved[taker] += 1
-    return Case(counts, moved, removed, sigma)
-
-
 @settings(max_examples=2000, deadline=None)
 @given(cases(st.floats(1, 300)))
 def test_moving_a_vote_never_costs_more_than_the_bound(case: Case) -> None:
-    before, after = (winner_log_chances(counts, case.sigma) for counts in (case.counts, case.moved))
-    assert (divergence(before, after, ORDERS) <= noisy_max_bound(case.sigma, ORDERS) + SLACK).all()
+    before, after = (winner_log_chances(counts, case.scale) for counts in (case.counts, case.moved))
+    assert (divergence(before, after, ORDERS) <= noisy_max_bound(case.scale, ORDERS) + SLACK).all()
 
 
 @settings(max_examples=500, deadline=None)
 @given(cases(st.sampled_from([1.0, 2.5, 7.0, 20.0, 40.0, 90.0, 300.0])))
 def test_removing_a_vote_never_costs_more_than_the_bound(case: Case) -> None:
-    before, after = (winner_log_chances(counts, case.sigma) for counts in (case.counts, case.removed))
-    assert (divergence(before, after, ORDERS) <= one_count_bound(case.sigma, ORDERS) + SLACK).all()
+    before, after = (winner_log_chances(counts, case.scale) for counts in (case.counts, case.removed))
+    assert (divergence(before, after, ORDERS) <= one_count_bound(case.scale, ORDERS) + SLACK).all()
 
 
 def test_three_classes_at_the_worst_place_come_near_the_bound() -> None:
@@ -209,9 +174,9 @@ def test_a_confident_query_never_costs_more_than_the_joint_bound(case: Case, sig
 
     def joint(counts: IntArray) -> FloatArray:
         x = (counts.max() - threshold) / sigma1
-        return np.append(log_ndtr(-x), log_ndtr(x) + winner_log_chances(counts, case.sigma))
+        return np.append(log_ndtr(-x), log_ndtr(x) + winner_log_chances(counts, case.scale))
 
-    argmax = noisy_max_bound(case.sigma, ORDERS)
+    argmax = noisy_max_bound(case.scale, ORDERS)
     bound = confident_bound(threshold, sigma1, argmax, int(case.counts.sum()), case.counts.size, ORDERS)
     assert (divergence(joint(case.counts), joint(case.moved), ORDERS) <= bound + SLACK).all()
 
