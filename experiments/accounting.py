@@ -149,11 +149,12 @@ def _per_teacher(aggregator: Aggregator, predictions: IntArray, votes: Votes, de
 
 
 def _noisy_max(aggregator: Aggregator) -> NoisyMax | None:
-    if isinstance(aggregator, GNMax):
+    # Exact types: a subclass may draw other noise, and these formulas would not be its own.
+    if type(aggregator) is GNMax:
         return NoisyMax("gaussian", aggregator.sigma)
-    if isinstance(aggregator, LNMax):
+    if type(aggregator) is LNMax:
         return NoisyMax("laplace", aggregator.gamma)
-    if isinstance(aggregator, Confident) and aggregator.charging == "joint":
+    if (type(aggregator) is Confident or type(aggregator) is ConfidentGNMax) and aggregator.charging == "joint":
         inner = _noisy_max(aggregator.inner)
         return None if inner is None else replace(inner, confident=aggregator.test)
     return None
@@ -190,9 +191,9 @@ class PublishedCost:
 
 
 def published_costs(aggregator: Aggregator) -> tuple[PublishedCost, ...]:
-    """The bounds of the papers, the data-independent one first; none for aggregators that no paper treats."""
+    """The bounds of the papers, the data-independent one first; none for what no paper treats, subclasses included."""
     orders = DEFAULT_ORDERS
-    if isinstance(aggregator, ConfidentGNMax):
+    if type(aggregator) is ConfidentGNMax:
         setting = (aggregator.threshold, aggregator.sigma1, aggregator.sigma2)
         ahead = published.confident_independent_rdp(aggregator.sigma1, aggregator.sigma2, orders)
         return (
@@ -205,7 +206,7 @@ def published_costs(aggregator: Aggregator) -> tuple[PublishedCost, ...]:
                 is_bound=False,
             ),
         )
-    if isinstance(aggregator, GNMax):
+    if type(aggregator) is GNMax:
         sigma = aggregator.sigma
         return (
             PublishedCost("proposition8", "2018: Proposition 8", published.proposition8(sigma, orders)),
@@ -213,7 +214,7 @@ def published_costs(aggregator: Aggregator) -> tuple[PublishedCost, ...]:
                 "theorem6", "2018: Theorem 6", lambda c: published.gnmax_rdp(published.gnmax_logq(c, sigma), sigma, orders)
             ),
         )
-    if isinstance(aggregator, LNMax):
+    if type(aggregator) is LNMax:
         gamma = aggregator.gamma
         return (
             PublishedCost("theorem2_2017", "2017: Theorem 2", published.lnmax_independent_rdp(gamma, orders)),

@@ -49,6 +49,11 @@ class CheapAnswer(GNMax):
 def test_a_charge_by_outcome_is_accounted_at_its_worst() -> None:
     report = account(VOTES, CheapAnswer(40.0), 1e-5)
     assert report.dependent.epsilon(1e-5) == report.independent.epsilon(1e-5)
+    # And the formulas for GNMax are not taken for those of a class derived from it.
+    predictions = np.repeat([[0], [1]], 5, axis=0)
+    report = account(Votes.from_predictions(predictions, 2), CheapAnswer(4.0), 1e-5, predictions)
+    assert report.per_teacher is None
+    assert report.published == ()
 
 
 @pytest.mark.filterwarnings("ignore::pate.privacy.curve.GridEdgeWarning")  # one query alone has its best order at the edge
