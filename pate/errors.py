@@ -30,6 +30,18 @@ class LedgerError(PateError, RuntimeError):
     """The durable record cannot be read or written safely."""
 
 
+class PartitionError(PateError, ValueError):
+    """Private data that cannot be split into disjoint parts, or parts that are not disjoint."""
+
+
+class TeacherError(PateError, RuntimeError):
+    """Teachers that cannot be trained or asked: too many failed, or the run directory does not fit."""
+
+
+class ExecutionError(PateError, RuntimeError):
+    """Work that could not be run: no cluster, no memory, or processes that keep dying."""
+
+
 class ReferenceNotFound(PateError, LookupError):
     """A name that is no built-in, no entry point and no importable ``package.module:Class``."""
 

@@ -18,10 +18,11 @@ EXTRAS: dict[str, list[str]] = tomllib.loads((ROOT / "pyproject.toml").read_text
 
 # What a machine without extras lacks: theirs, and the tools of development.
 HIDDEN = ("numba", "matplotlib", "torch", "torchvision", "sklearn", "ray", "fastapi", "uvicorn", "psycopg")
+HIDDEN += ("fsspec", "joblib", "pyarrow", "safetensors", "skops", "threadpoolctl")
 HIDDEN += ("dp_accounting", "flint", "hypothesis", "mpmath", "pytest", "_pytest")
 
-# Imported by one place alone, which does without it where numba is missing.
-OPTIONAL_MODULES = ("pate.privacy.exact.compiled", "pate.privacy.exact.compiled_moves")
+# Imported by one place alone, which does without it where numba is missing, or asks for torch first.
+OPTIONAL_MODULES = ("pate.privacy.exact.compiled", "pate.privacy.exact.compiled_moves", "pate.features.simclr")
 
 HIDE = f"""
 import sys

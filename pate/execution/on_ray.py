@@ -1,0 +1,305 @@
+"""Ray: the same code on a laptop and on a cluster. The one module that imports ray for computing.
+
+Ray's own retries are switched off, since it retries out-of-memory kills without end; this loop counts them and stops.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import groupby, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pate.arrays import IntArray
+from pate.errors import ExecutionError
+from pate.execution.base import Executor, Finished, Lost, Payload, Placement, Shared, Task, Value, Work
+from pate.execution.threads import one_thread
+from pate.extras import require
+from pate.validation import positive, whole
+
+_POLL_SECONDS = 1.0
+_FAN_IN = 8  # tasks that a worker adds up before it answers, at most
+
+
+_Bundle = tuple[Work[Any, IntArray], Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    task: Task[Any]
+    number: int
+    submitted: float
+
+
+class OnRay(Executor):
+    """Runs tasks on Ray: on a cluster at ``address``, on the one named by RAY_ADDRESS, or on this machine.
+
+    workers: how many tasks run at once; all cores (or all of the cluster) unless given.
+    cpus, gpus, memory: what one task asks for; ``gpus=0.25`` lets four tasks share a GPU; memory in bytes guides scheduling.
+    retries: how often a task is started again after its process or node died.
+    patience: seconds that a task may wait for a node with the resources and labels it needs, before it is given up.
+    object_store: bytes of shared memory for a cluster started here; Ray's own choice unless given.
+
+    A connection that exists already is used and left open. Everything on the cluster can read what its tasks read, so the
+    cluster is inside the trust boundary.
+    """
+
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        workers: int | None = None,
+        cpus: float = 1.0,
+        gpus: float = 0.0,
+        memory: int | None = None,
+        retries: int = 2,
+        patience: float = 60.0,
+        object_store: int | None = None,
+    ) -> None:
+        if workers is not None:
+            whole(workers, "workers", 1)
+        positive(cpus, "cpus")
+        whole(retries, "retries", 0)
+        if gpus:
+            positive(gpus, "gpus")
+        self.address = address
+        self.workers = workers
+        self.cpus = cpus
+        self.gpus = gpus
+        self.memory = memory
+        self.retries = retries
+        self.patience = patience
+        self.object_store = object_store
+        self._ray: Any = None
+        self._function: Any = None
+        self._started_here = False
+
+    def run(
+        self, work: Work[Payload, Value], tasks: Iterable[Task[Payload]], shared: Shared
+    ) -> Iterator[Finished[Value] | Lost]:
+        ray = self._connect()
+        names, arrays = self._put(shared)
+        waiting = iter(tasks)
+        running: dict[Any, _Attempt] = {}
+
+        def submit(task: Task[Payload], number: int) -> None:
+            running[self._submit(work, task, names, arrays)] = _Attempt(task, number, time.monotonic())
+
+        try:
+            while True:
+                for task in islice(waiting, max(0, self._window() - len(running))):
+                    submit(task, 0)
+                if not running:
+                    return
+                ready, _ = ray.wait(list(running), num_returns=1, timeout=_POLL_SECONDS)
+                if not ready:
+                    yield from self._give_up_unplaceable(running)
+                for ref in ready:
+                    attempt = running.pop(ref)
+                    try:
+                        value = ray.get(ref)
+                    except ray.exceptions.RayTaskError as error:
+                        raise _cause(error) from None
+                    except ray.exceptions.RayError as error:
+                        if attempt.number < self.retries:
+                            submit(attempt.task, attempt.number + 1)
+                        else:
+                            yield Lost(attempt.task.key, f"{_reason(error)} {attempt.number + 1} times")
+                    else:
+                        yield Finished(attempt.task.key, value)
+        finally:
+            for ref in running:
+                ray.cancel(ref, force=True)
+
+    def total(self, work: Work[Payload, IntArray], tasks: Sequence[Task[Payload]], shared: Shared) -> IntArray:
+        """As the base class says, summed on the way up a tree: workers add up several tasks, the driver adds up workers."""
+        self._connect()
+        # Few tasks are not bundled: every place should have several bundles, so that none waits long for the last one.
+        size = min(_FAN_IN, max(1, len(tasks) // (4 * self._places())))
+        bundles: list[Task[_Bundle]] = []
+        for placement, alike in groupby(tasks, key=lambda task: task.placement):  # tasks tied to a node stay there
+            payloads = [task.payload for task in alike]
+            for start in range(0, len(payloads), size):
+                bundles.append(Task(len(bundles), (work, payloads[start : start + size]), placement))
+        return super().total(_sum_of_bundle, bundles, shared)
+
+    def start(self) -> None:
+        """Connect or start now rather than at the first task."""
+        self._connect()
+
+    def close(self) -> None:
+        if self._started_here and self._ray is not None:
+            self._ray.shutdown()
+        self._ray = None
+        self._started_here = False
+
+    def __repr__(self) -> str:
+        return f"OnRay({self.address or 'this machine'}, workers={self.workers or 'all'})"
+
+    def _connect(self) -> Any:
+        if self._ray is not None and self._ray.is_initialized():
+            return self._ray
+        ray = require("ray", "ray")
+        if not ray.is_initialized():
+            address = self.address or os.environ.get("RAY_ADDRESS") or "local"
+            _prepare_environment(local=address == "local")
+            _check_reachable(address)
+            options: dict[str, Any] = {}
+            if address == "local":
+                options = {"num_cpus": self.workers, "object_store_memory": self.object_store, "include_dashboard": False}
+            try:
+                with _import_path_of_this_process(address == "local"):
+                    ray.init(address=address, log_to_driver=False, logging_level="ERROR", **options)
+            except (ConnectionError, RuntimeError, OSError, ValueError) as error:
+                raise ExecutionError(f"Ray at {address!r} cannot be reached or started: {error}") from error
+            self._started_here = True
+        self._ray = ray
+        self._function = ray.remote(_call)  # once: every definition is sent to the cluster
+        return ray
+
+    def _put(self, shared: Shared) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+        """Each array once into the object store, as NumPy: a torch tensor there is copied for every task."""
+        refs = []
+        for name, array in shared.items():
+            try:
+                refs.append(self._ray.put(np.ascontiguousarray(array)))
+            except (self._ray.exceptions.ObjectStoreFullError, self._ray.exceptions.OutOfDiskError) as error:
+                raise ExecutionError(
+                    f"The array {name!r} ({array.nbytes / 2**20:.0f} MiB) does not fit in Ray's object store or its disk. "
+                    "Give more (object_store=), or let the workers read partitions from storage (StoredPartition)."
+                ) from error
+        return tuple(shared), tuple(refs)
+
+    def _submit(self, work: Work[Any, Any], task: Task[Any], names: tuple[str, ...], arrays: tuple[Any, ...]) -> Any:
+        options: dict[str, Any] = {"num_cpus": self.cpus, "num_gpus": self.gpus, "max_retries": 0}
+        if self.memory is not None:
+            options["memory"] = self.memory
+        if task.placement.resources:
+            options["resources"] = dict(task.placement.resources)
+        if task.placement.labels:
+            options["label_selector"] = dict(task.placement.labels)
+        return self._function.options(**options).remote(work, task.payload, names, *arrays)
+
+    def _window(self) -> int:
+        """Tasks in flight: all that run, and as many again in the queue, so that no worker waits for the driver.
+
+        Where ``workers`` keeps to a part of the cluster, no more than may run at once.
+        """
+        places = self._places()
+        return places if places < self._room() else 2 * places
+
+    def _places(self) -> int:
+        """Tasks that may run at once."""
+        return self._room() if self.workers is None else min(self._room(), self.workers)
+
+    def _room(self) -> int:
+        return max(1, int(self._ray.cluster_resources().get("CPU", 1) / self.cpus))
+
+    def _give_up_unplaceable(self, running: dict[Any, _Attempt]) -> Iterator[Lost]:
+        nodes = [node for node in self._ray.nodes() if node["Alive"]]
+        for ref, attempt in list(running.items()):
+            if time.monotonic() - attempt.submitted < self.patience or self._has_place(attempt.task.placement, nodes):
+                continue
+            self._ray.cancel(ref, force=True)
+            del running[ref]
+            yield Lost(attempt.task.key, f"no live node has what it needs ({_wanted(attempt.task.placement)})")
+
+    def _has_place(self, placement: Placement, nodes: Sequence[dict[str, Any]]) -> bool:
+        needs = {"CPU": self.cpus, "GPU": self.gpus, **placement.resources}
+        return any(
+            all(node["Resources"].get(name, 0.0) >= amount for name, amount in needs.items())
+            and all(node.get("Labels", {}).get(key) == value for key, value in placement.labels.items())
+            for node in nodes
+        )
+
+
+def _call(work: Work[Payload, Value], payload: Payload, names: tuple[str, ...], *arrays: NDArray[Any]) -> Value:
+    with one_thread():
+        return work(payload, dict(zip(names, arrays, strict=True)))
+
+
+def _sum_of_bundle(bundle: _Bundle, shared: Shared) -> IntArray:
+    work, payloads = bundle
+    total = work(payloads[0], shared)
+    for payload in payloads[1:]:
+        total = total + work(payload, shared)
+    return total
+
+
+def _prepare_environment(local: bool) -> None:
+    """Settings that Ray reads when it starts; the user's own come first."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing about a private run is sent anywhere
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "1")  # a task that asked for no GPU sees none
+    own = any(name in os.environ for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
+    if local and not own and not _token_file_possible():
+        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)  # for this process and its children, never on disk
+
+
+def _check_reachable(address: str) -> None:
+    """Ray itself tries a dead address for minutes before it says so."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except OSError as error:
+        raise ExecutionError(f"Ray at {address!r} cannot be reached: {error}. Is the cluster up, and the port open?") from error
+
+
+@contextmanager
+def _import_path_of_this_process(local: bool) -> Iterator[None]:
+    """Workers started here find what this process finds, in the same order: a user's own module beside a script, say.
+
+    On a cluster that is Ray's business: the job's working directory, or packages installed on every node.
+    """
+    before = os.environ.get("PYTHONPATH")
+    if local:
+        os.environ["PYTHONPATH"] = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop("PYTHONPATH", None)
+        else:
+            os.environ["PYTHONPATH"] = before
+
+
+def _token_file_possible() -> bool:
+    """Whether Ray can keep its authentication token where it wants to, in the home directory."""
+    try:
+        folder = Path.home() / ".ray"
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):
+        return False
+    return (folder / "auth_token").exists() or os.access(folder, os.W_OK)
+
+
+def _cause(error: Any) -> BaseException:
+    """What the task itself raised."""
+    cause: object = error.cause
+    return cause if isinstance(cause, BaseException) else error
+
+
+def _reason(error: Exception) -> str:
+    names = {
+        "OutOfMemoryError": "its process was killed for want of memory",
+        "NodeDiedError": "its node died",
+        "WorkerCrashedError": "its process died",
+    }
+    return names.get(type(error).__name__, f"it was lost ({type(error).__name__})")
+
+
+def _wanted(placement: Placement) -> str:
+    resources = [f"{name}: {amount:g}" for name, amount in placement.resources.items()]
+    labels = [f"{key}={value}" for key, value in placement.labels.items()]
+    return ", ".join(resources + labels) or "free CPUs"
