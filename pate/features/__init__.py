@@ -1,0 +1,27 @@
+"""Features: what stands before teachers and students, made from public data or declared numbers only."""
+
+from pate.features.base import Features
+from pate.features.checks import check_position_independence, share_of
+from pate.features.combine import Chain, Concat
+from pate.features.contrastive import Contrastive
+from pate.features.hog import HOG
+from pate.features.patches import Patches
+from pate.features.pca import PCA
+from pate.features.registry import features_named
+from pate.features.simple import Identity, Scale, Standardise
+
+__all__ = [
+    "HOG",
+    "PCA",
+    "Chain",
+    "Concat",
+    "Contrastive",
+    "Features",
+    "Identity",
+    "Patches",
+    "Scale",
+    "Standardise",
+    "check_position_independence",
+    "features_named",
+    "share_of",
+]
