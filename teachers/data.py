@@ -10,11 +10,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pate.arrays import IntArray
+from pate.digests import id_keys, row_digests
 from pate.errors import PartitionError
+from pate.execution import Executor
+from pate.features.checks import Overlap, share_of
 from pate.public import numeric_records
 from pate.teachers.fingerprint import UnitSum, units_fingerprint
 from pate.teachers.identities import identities, refuse_masked
 
+_TURNS = "pate.nearest"
 _LONGEST_NAME = 400  # a ledger takes fingerprints of up to 512 characters
 
 
@@ -105,6 +109,17 @@ class PrivateData:
     def fingerprint(self) -> str:
         """Names these people in the ledger; private as a hash of ids is: who guesses them all can confirm the guess."""
         return units_fingerprint(self._name, self._people.total)
+
+    @property
+    def turns(self) -> NDArray[np.uint64]:
+        """uint64[record]: in which order a user's records vote, where not all may. A hash of the record's own id, no more."""
+        return id_keys(self.record_ids, _TURNS)
+
+    def overlap(self, fitted_digests: NDArray[np.void], executor: Executor | None = None) -> Overlap:
+        """How far the rows that features were fitted on, ``Features.fitted_digests``, are these records. They are here, so
+        no executor is needed.
+        """
+        return share_of(row_digests(self._x), fitted_digests)
 
     def with_inputs(self, x: ArrayLike) -> PrivateData:
         """The same people and labels with other inputs, for example features: the same fingerprint."""

@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from pate.arrays import IntArray
 from pate.digests import id_keys, identity_bytes, place_of_keys, row_digests, set_digest
 from pate.errors import ParameterError, PartitionError
-from pate.execution import ANYWHERE, Placement
+from pate.execution import ANYWHERE, Executor, Placement
+from pate.features.checks import Overlap
 from pate.teachers.data import PrivateData
 from pate.teachers.identities import identities
 from pate.teachers.partition_checks import check_filled, check_no_copies, check_together, teacher_of_rows
@@ -209,13 +210,11 @@ class Partition:
             "teachers": [dict(part) for part in self._parts],
         }
 
-    def share_seen(self, digests: NDArray[np.void]) -> float:
-        """The share of distinct private inputs found among ``digests``, V16 of :func:`~pate.digests.row_digests` (no labels).
-
-        Near 1 for the private data themselves: what was "fitted on public data" was then fitted on private ones.
+    def overlap(self, fitted_digests: NDArray[np.void], executor: Executor | None = None) -> Overlap:
+        """How far the rows that features were fitted on, ``Features.fitted_digests``, are these records. They are here, so
+        no executor is needed.
         """
-        own = set(row_digests(self._data.x).tolist())
-        return len(own.intersection(np.asarray(digests).tolist())) / len(own)
+        return self._data.overlap(fitted_digests)
 
     def __repr__(self) -> str:
         return f"Partition({self.n_teachers} teachers by {self._method.name}, {len(self._data)} records, unit {self.unit})"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pate.arrays import IntArray
-from pate.execution import Placement
+from pate.execution import Executor, Placement
+from pate.features.checks import Overlap
 
 
 class PartLoader(Protocol):
@@ -20,6 +22,28 @@ class PartLoader(Protocol):
 
         keys: :func:`pate.digests.id_keys` of the records' own ids with the partition's salt; they decide who is held out.
         """
+
+
+@dataclass(frozen=True, eq=False)
+class UsersRecords:
+    """All records of some users. x: [record, ...]; y: int64[record].
+
+    users: int64[record], equal for records of one user and different for different users.
+    turns: uint64[record], :attr:`pate.teachers.data.PrivateData.turns`: in which order a user's records vote.
+    """
+
+    x: NDArray[Any] = field(repr=False)
+    y: IntArray = field(repr=False)
+    users: IntArray = field(repr=False)
+    turns: NDArray[np.uint64] = field(repr=False)
+
+
+@runtime_checkable
+class UsersLoader(PartLoader, Protocol):
+    """A loader that also tells whose each record is; needed where users vote by themselves."""
+
+    def load_users(self, shared: Mapping[str, NDArray[Any]]) -> UsersRecords:
+        """The same records as :meth:`load` gives, in one reading."""
 
 
 class Partitioned(Protocol):
@@ -47,5 +71,19 @@ class Partitioned(Protocol):
     def content_hash(self, teacher: int) -> str:
         """A hash of the teacher's records; empty where only the worker can know it."""
 
+    def overlap(self, fitted_digests: NDArray[np.void], executor: Executor | None = None) -> Overlap:
+        """How far the rows that features were fitted on, ``Features.fitted_digests``, are these records.
+
+        executor: who looks, where only the workers can read the records.
+        """
+
     def manifest(self) -> dict[str, Any]:
         """What was split, how, and the proof: JSON. Private: sizes and hashes depend on the data."""
+
+
+def parts_per_task(n_parts: int) -> int:
+    """How many parts one task of a pass over all of them reads.
+
+    One where there are few, so that every worker has work; more where there are thousands, so that a task is worth starting.
+    """
+    return max(1, min(32, n_parts // 64))

@@ -18,6 +18,7 @@ from scipy import stats
 from pate.digests import id_keys, identity_bytes, keyed_place, row_digests
 from pate.errors import ParameterError, PartitionError
 from pate.execution import ANYWHERE, Placement
+from pate.features.checks import Overlap
 from pate.teachers import partition as partition_module
 from pate.teachers.data import PrivateData
 from pate.teachers.partition import Partition
@@ -401,9 +402,10 @@ def test_a_manifest_is_checked_against_the_data(ward: PrivateData) -> None:
         check_manifest({**manifest, "format": 0}, partition)
 
 
-def test_the_share_of_private_inputs_seen_counts_distinct_contents() -> None:
-    x = np.repeat(np.arange(4, dtype=np.uint8), 5)[:, None]  # four contents, five people each
-    partition = Partition.by_hash(PrivateData(x, np.zeros(20, dtype=int), range(20)), 2, salt="s")
-    assert partition.share_seen(row_digests(x.astype(np.float64))) == 1.0  # whatever the labels and the storage
-    assert partition.share_seen(row_digests(np.array([[0.0], [0.0], [1.0], [77.0]]))) == 0.5
-    assert partition.share_seen(row_digests(np.zeros((0, 1)))) == 0.0
+def test_overlap_is_that_of_the_inputs_whatever_their_type_and_labels() -> None:
+    x = np.arange(8, dtype=np.uint8)[:, None]
+    data = PrivateData(x, np.arange(8) % 2, range(8))
+    for whose in (data, Partition.by_hash(data, 2, salt="s")):
+        assert whose.overlap(row_digests(x.astype(np.float64))) == Overlap(1.0, 1.0)
+        assert whose.overlap(row_digests(np.array([[0.0], [1.0], [77.0], [78.0]]))) == Overlap(2 / 8, 2 / 4)
+        assert whose.overlap(row_digests(np.zeros((0, 1)))) == Overlap(0.0, 0.0)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pate.digests import identity_bytes
+from pate.digests import id_keys, identity_bytes
 from pate.errors import ParameterError, PartitionError
 from pate.teachers.data import PrivateData
 
@@ -262,3 +262,12 @@ def test_other_inputs_belong_to_the_same_people() -> None:
     assert data.x.shape == (3, 2)
     with pytest.raises(PartitionError, match="same 3 records, got 2"):
         data.with_inputs(np.ones((2, 7)))
+
+
+def test_turns_are_hashes_of_the_records_own_ids() -> None:
+    """Not of the row, the content, the user, or who else is there."""
+    data = PrivateData(np.zeros((4, 1)), [0] * 4, ids=["a", "b", "c", "d"], group_by=[1, 1, 2, 2])
+    other = PrivateData(np.ones((2, 1)), [1] * 2, ids=["c", "a"], group_by=[7, 7])
+    assert len(set(data.turns.tolist())) == 4
+    np.testing.assert_array_equal(other.turns, data.turns[[2, 0]])
+    np.testing.assert_array_equal(data.turns, id_keys(["a", "b", "c", "d"], "pate.nearest"))
