@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 Show = Literal["auto", "bar", "lines", "none"]
 
@@ -49,13 +49,39 @@ class Progress:
         """For example ``teachers: 120 of 250, 31.2/s, 4 s left, 1 failed``."""
         parts = [f"{self.done} of {self.total}"]
         if self.rate:
-            parts.append(f"{self.rate:.3g}/s")
+            parts.append(per_second(self.rate))
         if self.seconds_left and self.done < self.total:
-            parts.append(f"{self.seconds_left:.0f} s left")
+            parts.append(f"{duration(self.seconds_left)} left")
         if self.done >= self.total:
-            parts.append(f"took {self.seconds:.1f} s")
+            parts.append(f"took {duration(self.seconds)}")
         parts.append(f"{self.failed} failed")
         return f"{self.title}: {', '.join(parts)}"
+
+
+def duration(seconds: float) -> str:
+    """A length of time as people say it.
+
+    >>> duration(0.34), duration(41.7), duration(605), duration(7261)
+    ('0.3 s', '42 s', '10 min', '2 h 1 min')
+    """
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def per_second(rate: float) -> str:
+    """A rate as people say it: by the minute or hour where that is slow.
+
+    >>> per_second(1387.2), per_second(31.24), per_second(0.05), per_second(0.001)
+    ('1387/s', '31.2/s', '3/min', '3.6/h')
+    """
+    for pieces, unit in ((rate, "s"), (rate * 60, "min"), (rate * 3600, "h")):
+        if pieces >= 1 or unit == "h":
+            break
+    return f"{pieces:.0f}/{unit}" if pieces >= 100 else f"{pieces:.3g}/{unit}"
 
 
 @contextmanager
@@ -63,7 +89,7 @@ def tracked(title: str, total: int, *, done: int = 0, show: Show = "auto", file:
     """Show the progress of ``total`` pieces of work while the block runs.
 
     show: "bar" or "lines" on standard error, "none", or "auto": a bar on a terminal, nothing elsewhere.
-    file: lines of JSON are added here in any case, at most ten seconds apart.
+    file: lines of JSON are added here in any case, at least ten seconds apart; :func:`last_written` reads them.
 
     >>> with tracked("teachers", 4, show="none") as progress:
     ...     progress.advance(3, failed=1)
@@ -81,7 +107,23 @@ def tracked(title: str, total: int, *, done: int = 0, show: Show = "auto", file:
         else:
             yield progress
     finally:
-        progress.write()
+        progress.write_news()
+
+
+def last_written(file: Path) -> dict[str, Any] | None:
+    """What a run of :func:`tracked` said last in ``file``; None if nothing. A line that is being written is passed over."""
+    try:
+        lines = file.read_text("utf-8", errors="replace").splitlines()
+    except FileNotFoundError:
+        return None
+    for line in reversed(lines):
+        try:
+            found = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(found, dict) and {"done", "total", "failed", "rate", "seconds", "time", "process"} <= found.keys():
+            return found
+    return None
 
 
 class _Written(Progress):
@@ -90,14 +132,21 @@ class _Written(Progress):
         self._lines = lines
         self._file = file
         self._written = 0.0
+        self._said = (-1, -1)
 
     def advance(self, done: int, failed: int = 0) -> None:
         super().advance(done, failed)
         if time.monotonic() - self._written >= _SECONDS_BETWEEN_LINES:
             self.write()
 
+    def write_news(self) -> None:
+        """Write unless the last line said the same."""
+        if self._said != (self.done, self.failed):
+            self.write()
+
     def write(self) -> None:
         self._written = time.monotonic()
+        self._said = self.done, self.failed
         if self._lines:
             print(self.line(), file=sys.stderr, flush=True)
         if self._file is not None:

@@ -6,15 +6,10 @@ Ray's own retries are switched off, since it retries out-of-memory kills without
 from __future__ import annotations
 
 import os
-import secrets
-import socket
-import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby, islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +18,7 @@ from numpy.typing import NDArray
 from pate.arrays import IntArray
 from pate.errors import ExecutionError
 from pate.execution.base import Executor, Finished, Lost, Payload, Placement, Shared, Task, Value, Work
+from pate.execution.ray_setup import check_reachable, check_same_cluster, import_path_of_this_process, prepare_environment
 from pate.execution.threads import one_thread
 from pate.extras import require
 from pate.validation import positive, whole
@@ -152,17 +148,19 @@ class OnRay(Executor):
         ray = require("ray", "ray")
         if not ray.is_initialized():
             address = self.address or os.environ.get("RAY_ADDRESS") or "local"
-            _prepare_environment(local=address == "local")
-            _check_reachable(address)
+            prepare_environment(local=address == "local")
+            check_reachable(address)
             options: dict[str, Any] = {}
             if address == "local":
                 options = {"num_cpus": self.workers, "object_store_memory": self.object_store, "include_dashboard": False}
             try:
-                with _import_path_of_this_process(address == "local"):
+                with import_path_of_this_process(address == "local"):
                     ray.init(address=address, log_to_driver=False, logging_level="ERROR", **options)
             except (ConnectionError, RuntimeError, OSError, ValueError) as error:
                 raise ExecutionError(f"Ray at {address!r} cannot be reached or started: {error}") from error
             self._started_here = True
+        else:
+            check_same_cluster(ray, self.address)
         self._ray = ray
         self._function = ray.remote(_call)  # once: every definition is sent to the cluster
         return ray
@@ -234,54 +232,6 @@ def _sum_of_bundle(bundle: _Bundle, shared: Shared) -> IntArray:
     for payload in payloads[1:]:
         total = total + work(payload, shared)
     return total
-
-
-def _prepare_environment(local: bool) -> None:
-    """Settings that Ray reads when it starts; the user's own come first."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing about a private run is sent anywhere
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "1")  # a task that asked for no GPU sees none
-    own = any(name in os.environ for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
-    if local and not own and not _token_file_possible():
-        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)  # for this process and its children, never on disk
-
-
-def _check_reachable(address: str) -> None:
-    """Ray itself tries a dead address for minutes before it says so."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdigit():
-        return
-    try:
-        socket.create_connection((host, int(port)), timeout=5).close()
-    except OSError as error:
-        raise ExecutionError(f"Ray at {address!r} cannot be reached: {error}. Is the cluster up, and the port open?") from error
-
-
-@contextmanager
-def _import_path_of_this_process(local: bool) -> Iterator[None]:
-    """Workers started here find what this process finds, in the same order: a user's own module beside a script, say.
-
-    On a cluster that is Ray's business: the job's working directory, or packages installed on every node.
-    """
-    before = os.environ.get("PYTHONPATH")
-    if local:
-        os.environ["PYTHONPATH"] = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-    try:
-        yield
-    finally:
-        if before is None:
-            os.environ.pop("PYTHONPATH", None)
-        else:
-            os.environ["PYTHONPATH"] = before
-
-
-def _token_file_possible() -> bool:
-    """Whether Ray can keep its authentication token where it wants to, in the home directory."""
-    try:
-        folder = Path.home() / ".ray"
-        folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError):
-        return False
-    return (folder / "auth_token").exists() or os.access(folder, os.W_OK)
 
 
 def _cause(error: Any) -> BaseException:
