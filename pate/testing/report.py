@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
 
 from pate.errors import PateError
 
@@ -26,16 +27,21 @@ class Check:
     detail: str
 
 
-@dataclass(frozen=True)
-class CheckReport:
-    """All checks of one aggregator.
+class Report(ABC):
+    """All checks of one part: an aggregator, a teacher family."""
 
-    evidence: what stands behind the privacy claims: "exact", or "empirical" with its confidence.
-    """
-
-    aggregator: str
-    evidence: str
     checks: tuple[Check, ...]
+    failure: ClassVar[type[PateError]]
+    """What is raised when a check failed."""
+
+    @property
+    @abstractmethod
+    def facts(self) -> dict[str, str]:
+        """What was checked, by its kind, before anything else that is known."""
+
+    @property
+    def subject(self) -> str:
+        return next(iter(self.facts.values()))
 
     @property
     def passed(self) -> bool:
@@ -46,22 +52,36 @@ class CheckReport:
         return tuple(check for check in self.checks if not check.passed)
 
     def raise_if_failed(self) -> None:
-        """Raise :class:`AggregatorCheckFailed` with every failed check, or do nothing."""
+        """Raise :attr:`failure` with every failed check, or do nothing."""
         if not self.passed:
             lines = "".join(f"\n  ✗ {check.name}: {check.detail}" for check in self.failures)
-            raise AggregatorCheckFailed(f"{self.aggregator} fails {len(self.failures)} of {len(self.checks)} checks:{lines}")
+            raise self.failure(f"{self.subject} fails {len(self.failures)} of {len(self.checks)} checks:{lines}")
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "aggregator": self.aggregator,
-            "passed": self.passed,
-            "evidence": self.evidence,
-            "checks": [{"name": each.name, "passed": each.passed, "detail": each.detail} for each in self.checks],
-        }
+        return {**self.facts, "passed": self.passed, "checks": [asdict(check) for check in self.checks]}
 
     def __str__(self) -> str:
+        subject, *others = self.facts.values()
         lines = [f"{'✓' if each.passed else '✗'} {each.name}: {each.detail}" for each in self.checks]
-        return "\n".join([f"{self.aggregator} ({self.evidence})", *lines])
+        return "\n".join([f"{subject} ({', '.join(others)})" if others else subject, *lines])
+
+
+@dataclass(frozen=True)
+class CheckReport(Report):
+    """All checks of one aggregator.
+
+    evidence: what stands behind the privacy claims: "exact", or "empirical" with its confidence.
+    """
+
+    aggregator: str
+    evidence: str
+    checks: tuple[Check, ...]
+
+    failure: ClassVar[type[PateError]] = AggregatorCheckFailed
+
+    @property
+    def facts(self) -> dict[str, str]:
+        return {"aggregator": self.aggregator, "evidence": self.evidence}
 
 
 NamedCheck = tuple[str, Callable[[], str]]
