@@ -6,7 +6,6 @@ an ensemble of teachers that vote on every query, and single records that vote o
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,15 +15,21 @@ import numpy as np
 
 from pate.aggregators import Aggregator, GNMax, ask, curve_bound, curve_dependent
 from pate.arrays import FloatArray, IntArray
+from pate.digests import keyed_place
+from pate.execution import Executor, Serial
 from pate.extras import require
 from pate.ledger import Budget, Ledger
 from pate.noise import Noise
 from pate.privacy.curve import Epsilon
 from pate.release import ABSTAIN, Release
+from pate.teachers import Ensemble, Partition, PrivateData
+from pate.teachers.nearest import nearest_votes
+from pate.teachers.sklearn_teachers import KNNTeachers
 from pate.votes import Votes
 
 N_CLASSES = 10
 N_TEACHERS = 60
+TEACHERS = KNNTeachers(n_neighbors=1)
 N_QUERIES = 20
 DELTA = 1e-5
 BUDGET = Budget(epsilon=4.0, delta=DELTA)
@@ -36,20 +41,10 @@ SINGLE_RECORDS = GNMax(sigma=6.0)
 class Digits:
     """Private records with labels, public ones without, and a test set that is looked at once."""
 
-    private_x: FloatArray
-    private_y: IntArray
-    private_ids: IntArray
+    private: PrivateData
     public_x: FloatArray
     test_x: FloatArray
     test_y: IntArray
-
-    @property
-    def fingerprint(self) -> str:
-        """What keys the ledger: every run on the same private data adds up in it."""
-        digest = hashlib.sha256()
-        for array in (self.private_ids, self.private_x, self.private_y):
-            digest.update(np.ascontiguousarray(array).tobytes())
-        return f"digits-{digest.hexdigest()[:16]}"
 
 
 @dataclass(frozen=True)
@@ -71,62 +66,31 @@ class DemoResult:
     ledger_path: Path
 
 
-def _keyed_hash(identity: int, salt: str, buckets: int) -> int:
-    """The bucket of a record: it depends on the record's own id and a public salt, on no other record."""
-    digest = hashlib.blake2b(str(identity).encode(), key=salt.encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") % buckets
-
-
 def load() -> Digits:
     """1,797 images of 8x8: about 1,000 private, 400 public, 400 for the test, by a hash of the row number."""
     images, labels = require("sklearn.datasets", "train").load_digits(return_X_y=True)
     # Pixels are 0..16 by the definition of the data set: a declared range, not one learned from private data.
     x, y = images / 16.0, labels.astype(np.int64)
-    place = np.array([_keyed_hash(i, "digits-split", 18) for i in range(len(y))])
+    place = keyed_place(np.arange(len(y)), "digits-split", 18)
     private, public, test = place < 10, (place >= 10) & (place < 14), place >= 14
-    return Digits(x[private], y[private], np.flatnonzero(private), x[public], x[test], y[test])
+    # The row number in scikit-learn's file is the id: it belongs to its picture whatever we do with the others.
+    people = PrivateData(x[private], y[private], ids=np.flatnonzero(private), name="digits")
+    return Digits(people, x[public], x[test], y[test])
 
 
 def choose_queries(public_x: FloatArray) -> IntArray:
     """The public images nearest to the centres of k-means on public images. Costs no privacy."""
     cluster = require("sklearn.cluster", "train")
     centres = cluster.KMeans(N_QUERIES, n_init=4, random_state=0).fit(public_x).cluster_centers_
-    return np.unique(_nearest(centres, public_x))
+    distances = ((centres[:, None, :] - public_x[None, :, :]) ** 2).sum(axis=-1)
+    return np.unique(distances.argmin(axis=1))
 
 
-def _nearest(points: FloatArray, among: FloatArray) -> IntArray:
-    distances = ((points[:, None, :] - among[None, :, :]) ** 2).sum(axis=-1)
-    nearest: IntArray = distances.argmin(axis=1)
-    return nearest
-
-
-def ensemble_votes(data: Digits, queries: FloatArray) -> Votes:
-    """Each teacher learns on its own partition and votes on every query."""
-    neighbours = require("sklearn.neighbors", "train")
-    teacher_of = np.array([_keyed_hash(int(i), "digits-teachers", N_TEACHERS) for i in data.private_ids])
-    # A teacher without data votes class 0: a fixed public default, so the ensemble never shrinks.
-    predictions = np.zeros((N_TEACHERS, len(queries)), dtype=np.int64)
-    for teacher in range(N_TEACHERS):
-        mine = teacher_of == teacher
-        if mine.any():
-            predictions[teacher] = (
-                neighbours.KNeighborsClassifier(1).fit(data.private_x[mine], data.private_y[mine]).predict(queries)
-            )
-    return Votes.from_predictions(predictions, N_CLASSES)
-
-
-def single_record_votes(data: Digits, queries: FloatArray) -> Votes:
-    """Each record votes its own label, once, on the query nearest to it. Nothing is trained."""
-    n_records = len(data.private_y)
-    return Votes.from_ballots(
-        np.arange(n_records),
-        _nearest(data.private_x, queries),
-        data.private_y,
-        n_teachers=n_records,
-        n_queries=len(queries),
-        n_classes=N_CLASSES,
-        participation=1,
-    )
+def ensemble_votes(data: Digits, queries: FloatArray, run_dir: Path, executor: Executor) -> Votes:
+    """Each teacher learns on its own part and votes on every query."""
+    parts = Partition.by_hash(data.private, N_TEACHERS, salt="digits-teachers")
+    teachers = Ensemble.train(parts, TEACHERS, run_dir, n_classes=N_CLASSES, holdout=0.0, executor=executor, resume=True)
+    return teachers.vote(queries, executor=executor)
 
 
 def student_accuracy(data: Digits, queries: IntArray, release: Release) -> float:
@@ -138,8 +102,9 @@ def student_accuracy(data: Digits, queries: IntArray, release: Release) -> float
     return float(student.fit(data.public_x, known).score(data.test_x, data.test_y))
 
 
-def run(noise: Noise, ledger_path: Path, report: Callable[[str], None]) -> DemoResult:
-    """The whole job. ``report`` is called with a line before each step."""
+def run(noise: Noise, folder: Path, report: Callable[[str], None], executor: Executor | None = None) -> DemoResult:
+    """The whole job; the teachers and the ledger are kept in ``folder``. ``report`` is called with a line before each step."""
+    executor = executor or Serial()
     report("Loading scikit-learn's digits; splitting into private, public and test by a keyed hash")
     data = load()
     report(
@@ -147,15 +112,21 @@ def run(noise: Noise, ledger_path: Path, report: Callable[[str], None]) -> DemoR
     )
     queries = choose_queries(data.public_x)
     asked = data.public_x[queries]
-    ways: tuple[tuple[str, Aggregator, Callable[[Digits, FloatArray], Votes]], ...] = (
-        (f"{N_TEACHERS} teachers, {ENSEMBLE!r}", ENSEMBLE, ensemble_votes),
-        (f"{len(data.private_y)} single records, {SINGLE_RECORDS!r}", SINGLE_RECORDS, single_record_votes),
+    ways: tuple[tuple[str, Aggregator, Callable[[], Votes]], ...] = (
+        (f"{N_TEACHERS} teachers, {ENSEMBLE!r}", ENSEMBLE, lambda: ensemble_votes(data, asked, folder / "teachers", executor)),
+        (
+            f"{len(data.private)} single records, {SINGLE_RECORDS!r}",
+            SINGLE_RECORDS,
+            lambda: nearest_votes(data.private, asked, n_classes=N_CLASSES, executor=executor),
+        ),
     )
+    folder.mkdir(parents=True, exist_ok=True)
+    ledger_path = folder / "ledger.db"
     outcomes = []
-    with Ledger.open(ledger_path, data.fingerprint, BUDGET) as ledger:
+    with Ledger.open(ledger_path, data.private.fingerprint, BUDGET) as ledger:
         for title, aggregator, count_votes in ways:
             report(f"{title}: voting, paying the ledger, drawing noise, teaching a student")
-            votes = count_votes(data, asked)
+            votes = count_votes()
             release = ask(aggregator, votes, ledger, noise)
             outcomes.append(
                 Outcome(

@@ -1,15 +1,16 @@
-"""Reading votes from disk: an integer array [query, class] in an .npy file, or in an .npz under the name ``counts``."""
+"""Votes on disk: an integer array [query, class] in an .npy file, or in an .npz under the name ``counts``."""
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pate.arrays import IntArray
 from pate.errors import VotesError
+from pate.experiments.array_files import read_arrays, write_private_arrays
 from pate.votes import Votes
 
 
@@ -27,7 +28,9 @@ def read_votes(
 
     ``teachers`` is read off the rows' sum unless votes are partial, where it must be given.
     """
-    arrays = _read_arrays(path)
+    arrays = read_arrays(path, alone="counts", error=VotesError)
+    if "counts" not in arrays:
+        raise VotesError(f"{path}: an .npz of votes needs an array named 'counts', found {', '.join(arrays) or 'none'}.")
     counts = arrays["counts"]
     if counts.ndim != 2:
         raise VotesError(f"{path}: votes must have the axes [query, class], got an array of shape {counts.shape}.")
@@ -53,20 +56,7 @@ def read_votes(
     return VoteFile(votes, predictions.astype(np.int64))
 
 
-def _read_arrays(path: Path) -> dict[str, Any]:
-    try:
-        loaded = np.load(path, allow_pickle=False)
-        if not isinstance(loaded, np.lib.npyio.NpzFile):
-            return {"counts": loaded}
-        with loaded:
-            arrays: dict[str, Any] = {name: loaded[name] for name in ("counts", "predictions") if name in loaded.files}
-            if "counts" not in arrays:
-                found = ", ".join(loaded.files) or "none"
-                raise VotesError(f"{path}: an .npz of votes needs an array named 'counts', found {found}.")
-            return arrays
-    except FileNotFoundError as error:
-        raise VotesError(f"{path}: no such file.") from error
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        if isinstance(error, VotesError):
-            raise
-        raise VotesError(f"{path}: not a readable .npy or .npz file ({error}).") from error
+def write_votes(path: Path, votes: Votes, predictions: NDArray[Any] | None = None) -> None:
+    """Votes as :func:`read_votes` reads them, with each teacher's own [teacher, query] where given."""
+    arrays = {"counts": votes.counts} if predictions is None else {"counts": votes.counts, "predictions": predictions}
+    write_private_arrays(path, arrays)

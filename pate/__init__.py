@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pate.aggregators import Aggregator, Confident, ConfidentGNMax, GNMax, LNMax, NoisyHistogram, ask
     from pate.errors import BudgetExceeded, PateError, VotesError
+    from pate.execution import OnRay, Serial
     from pate.experiments.accounting import account
     from pate.ledger import Budget, Ledger
     from pate.noise import OSNoise, SimulatedNoise
     from pate.privacy.curve import DEFAULT_ORDERS, RdpCurve
+    from pate.public import PublicData
     from pate.release import ABSTAIN, Electorate, Release
+    from pate.teachers import Ensemble, Partition, PrivateData, StoredData, StoredPartition, nearest_votes
     from pate.votes import Votes
 
     __version__: str
@@ -30,20 +33,29 @@ __all__ = [
     "Confident",
     "ConfidentGNMax",
     "Electorate",
+    "Ensemble",
     "GNMax",
     "LNMax",
     "Ledger",
     "NoisyHistogram",
     "OSNoise",
+    "OnRay",
+    "Partition",
     "PateError",
+    "PrivateData",
+    "PublicData",
     "RdpCurve",
     "Release",
+    "Serial",
     "SimulatedNoise",
+    "StoredData",
+    "StoredPartition",
     "Votes",
     "VotesError",
     "__version__",
     "account",
     "ask",
+    "nearest_votes",
 ]
 
 _HOME = {
@@ -55,19 +67,28 @@ _HOME = {
     "ConfidentGNMax": "pate.aggregators",
     "DEFAULT_ORDERS": "pate.privacy.curve",
     "Electorate": "pate.release",
+    "Ensemble": "pate.teachers",
     "GNMax": "pate.aggregators",
     "LNMax": "pate.aggregators",
     "Ledger": "pate.ledger",
     "NoisyHistogram": "pate.aggregators",
     "OSNoise": "pate.noise",
+    "OnRay": "pate.execution",
+    "Partition": "pate.teachers",
     "PateError": "pate.errors",
+    "PrivateData": "pate.teachers",
+    "PublicData": "pate.public",
     "RdpCurve": "pate.privacy.curve",
     "Release": "pate.release",
+    "Serial": "pate.execution",
     "SimulatedNoise": "pate.noise",
+    "StoredData": "pate.teachers",
+    "StoredPartition": "pate.teachers",
     "Votes": "pate.votes",
     "VotesError": "pate.errors",
     "account": "pate.experiments.accounting",
     "ask": "pate.aggregators",
+    "nearest_votes": "pate.teachers",
 }
 
 

@@ -15,6 +15,7 @@ from pate.commands.check import check
 from pate.commands.demo import demo
 from pate.commands.ledger import app as ledger
 from pate.commands.plan import plan
+from pate.commands.teachers import app as teachers
 from pate.errors import BudgetExceeded, LedgerError, PateError
 
 app = typer.Typer(
@@ -30,6 +31,7 @@ app.command()(account)
 app.command()(tables)
 app.command()(plan)
 app.command()(check)
+app.add_typer(teachers, name="teachers", help="Train teachers on disjoint private parts, and let them vote.")
 app.add_typer(ledger, name="ledger", help="Show, verify or export a durable privacy ledger.")
 app.add_typer(bench, name="bench", help="Speed, measured as ratios in one run.")
 

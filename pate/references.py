@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
+import re
 from collections.abc import Iterable, Mapping
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
@@ -47,7 +48,7 @@ def resolve(name: str, builtin: Mapping[str, type[Part]], group: str, base: type
         if name not in points:
             known = sorted({*builtin, *points})
             raise ReferenceNotFound(
-                f"{name!r} is no known {base.__name__.lower()}{did_you_mean(name, known)} "
+                f"{name!r} is no known {_spoken(base)}{did_you_mean(name, known)} "
                 f"Known: {', '.join(known)}; your own is named 'package.module:Class'."
             )
         found = points[name].load()
@@ -59,12 +60,17 @@ def resolve(name: str, builtin: Mapping[str, type[Part]], group: str, base: type
 def construct(kind: type[Part], parameters: Mapping[str, Any], subject: str) -> Part:
     """``kind(**parameters)`` with all wrong or missing names reported at once."""
     signature = inspect.signature(kind).parameters
-    unknown = [f"{key!r}{did_you_mean(key, signature)}" for key in parameters if key not in signature]
+    unknown = [f"{key!r}{did_you_mean(key, signature).rstrip('.')}" for key in parameters if key not in signature]
     missing = [key for key, value in signature.items() if value.default is inspect.Parameter.empty and key not in parameters]
     problems = [f"unknown parameter {each}" for each in unknown] + [f"missing parameter {key!r}" for key in missing]
     if problems:
         raise ParameterError(f"{subject}: {'; '.join(problems)}. It takes {', '.join(signature)}.")
     return kind(**parameters)
+
+
+def _spoken(kind: type) -> str:
+    """A class's name as words: TeacherFamily is a teacher family."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind.__name__).lower()
 
 
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -44,6 +45,59 @@ def noise(
     from pate.experiments.bench.noise import run, table
 
     _show(run(draws, rounds), table, json)
+
+
+DataRoot = Annotated[
+    Path | None,
+    typer.Option("--data", help="Directory with MNIST in torchvision's layout; else $PATE_DATA, else synthetic pictures."),
+]
+
+
+@app.command("teachers")
+def teachers(
+    n_teachers: Annotated[int, typer.Option("--teachers", min=1, help="Logistic and MLP teachers.")] = 250,
+    records: Annotated[int, typer.Option("--records", min=1, help="Records a teacher.")] = 240,
+    plain: Annotated[int, typer.Option("--plain", min=1, help="Teachers that the plain loops train; they are slow.")] = 50,
+    cnns: Annotated[int, typer.Option("--cnns", min=1, help="CNN teachers.")] = 6,
+    rounds: Annotated[int, typer.Option("--rounds", min=1)] = 3,
+    data: DataRoot = None,
+    json: Json = False,
+) -> None:
+    """Batched teachers on Ray against plain loops of PyTorch and scikit-learn."""
+    from pate.experiments.bench.teachers import run, table
+
+    def report(line: str) -> None:
+        typer.echo(f"… {line}", err=True)
+
+    _show(run(n_teachers, records, plain, cnns, rounds, data, report), table, json)
+
+
+@app.command("ensemble")
+def ensemble(
+    n_teachers: Annotated[int, typer.Option("--teachers", min=1)] = 250,
+    model: Annotated[str, typer.Option("--model", "-m")] = "logistic",
+    workers: Annotated[int, typer.Option("--workers", min=1)] = 2,
+    data: DataRoot = None,
+    json: Json = False,
+) -> None:
+    """From 60,000 private records to votes on 9,000 images: time and memory of everything."""
+    from pate.experiments.bench.ensembles import run, table
+
+    _show(run(n_teachers, model, workers, data), table, json)
+
+
+@app.command("nearest")
+def nearest(
+    records: Annotated[int, typer.Option("--records", min=1)] = 200_000,
+    queries: Annotated[int, typer.Option("--queries", min=1)] = 1_000,
+    dimensions: Annotated[int, typer.Option("--dimensions", min=1)] = 64,
+    rounds: Annotated[int, typer.Option("--rounds", min=1)] = 3,
+    json: Json = False,
+) -> None:
+    """Nearest-query votes against scikit-learn's brute force and a plain loop."""
+    from pate.experiments.bench.nearest import run, table
+
+    _show(run(records, queries, dimensions, rounds), table, json)
 
 
 def _show(rows: list[dict[str, Any]], table: Callable[[list[dict[str, Any]]], Table], json: bool) -> None:

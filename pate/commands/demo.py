@@ -11,26 +11,28 @@ import typer
 
 def demo(
     out: Annotated[
-        Path | None, typer.Option("--out", help="Directory for the ledger; a new temporary one unless given.")
+        Path | None, typer.Option("--out", help="Directory for ledger and teachers; a new temporary one unless given.")
     ] = None,
+    ray: Annotated[bool, typer.Option("--ray", help="Train and ask the teachers on Ray, all cores of this machine.")] = False,
     seed: Annotated[int | None, typer.Option("--seed", help="Simulate with seeded noise: repeatable, not private.")] = None,
 ) -> None:
     """PATE end to end on scikit-learn's embedded digits: private data in, a student and its epsilon out."""
     from rich.console import Console
     from rich.table import Table
 
+    from pate.execution import OnRay, Serial
     from pate.experiments.digits import DELTA, run
     from pate.noise import noise_for
 
     console = Console()
     directory = Path(tempfile.mkdtemp(prefix="pate-demo-")) if out is None else out
-    directory.mkdir(parents=True, exist_ok=True)
     noise = noise_for("release") if seed is None else noise_for("simulation", seed)
-    result = run(noise, directory / "ledger.db", lambda line: console.print(f"[dim]…[/dim] {line}", highlight=False))
+    with OnRay() if ray else Serial() as executor:
+        result = run(noise, directory, lambda line: console.print(f"[dim]…[/dim] {line}", highlight=False), executor)
 
     table = Table(title=f"PATE on scikit-learn's digits, delta = {DELTA:g}")
     for column in ("labels from", "labels", "student accuracy", "epsilon, publishable", "epsilon, data-dependent"):
-        table.add_column(column, justify="left" if column == "labels from" else "right")
+        table.add_column(column, justify="left" if column == "labels from" else "right", overflow="fold")
     for each in result.outcomes:
         table.add_row(
             each.title,

@@ -1,0 +1,58 @@
+"""Arrays on disk: .npy, or .npz with named arrays. Nothing is unpickled."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pate.errors import ParameterError, PateError
+
+
+def read_arrays(path: Path, alone: str, error: type[PateError]) -> dict[str, NDArray[Any]]:
+    """The arrays in ``path`` by name; that of an .npy file is called ``alone``. What cannot be read is an ``error``."""
+    try:
+        with path.open("rb") as file:  # opened here: NumPy leaves a torn file open
+            loaded = np.load(file, allow_pickle=False)
+            if not isinstance(loaded, np.lib.npyio.NpzFile):
+                return {alone: loaded}
+            with loaded:
+                return {name: loaded[name] for name in loaded.files}
+    except FileNotFoundError:
+        raise error(f"{path}: no such file.") from None
+    except OSError as fault:
+        raise error(f"{path}: it cannot be read ({fault.strerror or fault}).") from fault
+    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as fault:  # NumPy's own text advises to unpickle
+        raise error(
+            f"{path}: not a readable .npy or .npz file. It must be a whole file of plain arrays; Python objects (dtype=object) "
+            "are never unpickled."
+        ) from fault
+
+
+def check_place_for(path: Path) -> None:
+    """Raise unless a file can be written at ``path``: better before long work than after it."""
+    if path.is_dir():
+        raise ParameterError(f"{path}: a file is to be written here, but it is a directory. Name a file in it.")
+    if not path.parent.is_dir():
+        raise ParameterError(f"{path}: there is no directory {path.parent}. Make it first.")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise ParameterError(f"{path}: the directory {path.parent} may not be written to. Name another one.")
+
+
+def write_private_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """An .npz that only its owner can read, put in its place whole."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        # Of its own name and new, so that nobody has it open already.
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **arrays)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
