@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby, islice
 from typing import Any
 
@@ -33,8 +35,13 @@ _Bundle = tuple[Work[Any, IntArray], Sequence[Any]]
 @dataclass(frozen=True)
 class _Attempt:
     task: Task[Any]
-    number: int
     submitted: float
+
+
+@dataclass(frozen=True)
+class _Died:
+    task: Task[Any]
+    reason: str
 
 
 class OnRay(Executor):
@@ -42,7 +49,7 @@ class OnRay(Executor):
 
     workers: how many tasks run at once; all cores (or all of the cluster) unless given.
     cpus, gpus, memory: what one task asks for; ``gpus=0.25`` lets four tasks share a GPU; memory in bytes guides scheduling.
-    retries: how often a task is started again after its process or node died.
+    retries: how often a task is started again after its process or node died; then again, with no other task of ours beside it.
     patience: seconds that a task may wait for a node with the resources and labels it needs, before it is given up.
     object_store: bytes of shared memory for a cluster started here; Ray's own choice unless given.
 
@@ -83,36 +90,51 @@ class OnRay(Executor):
     def run(
         self, work: Work[Payload, Value], tasks: Iterable[Task[Payload]], shared: Shared
     ) -> Iterator[Finished[Value] | Lost]:
-        ray = self._connect()
-        names, arrays = self._put(shared)
+        self._connect()
+        call = partial(self._submit, work, *self._put(shared))
+        died: list[Task[Payload]] = []
+        for outcome in self._attempts(call, tasks, self._window):
+            if isinstance(outcome, _Died):
+                died.append(outcome.task)
+            else:
+                yield outcome
+        # A process that dies takes with it what Ray had queued for it. So whose fault it was is found out one by one: a
+        # task, and in the end a teacher, must not fail because of another one's data.
+        for task in died:
+            for outcome in self._attempts(call, [task], lambda: 1):
+                yield Lost(task.key, outcome.reason) if isinstance(outcome, _Died) else outcome
+
+    def _attempts(
+        self, call: Callable[[Task[Payload]], Any], tasks: Iterable[Task[Payload]], window: Callable[[], int]
+    ) -> Iterator[Finished[Any] | Lost | _Died]:
+        """Every task until it finishes or has died too often; at most ``window()`` at once."""
+        ray = self._ray
         waiting = iter(tasks)
+        deaths = Counter[int]()
         running: dict[Any, _Attempt] = {}
-
-        def submit(task: Task[Payload], number: int) -> None:
-            running[self._submit(work, task, names, arrays)] = _Attempt(task, number, time.monotonic())
-
         try:
             while True:
-                for task in islice(waiting, max(0, self._window() - len(running))):
-                    submit(task, 0)
+                for task in islice(waiting, max(0, window() - len(running))):
+                    running[call(task)] = _Attempt(task, time.monotonic())
                 if not running:
                     return
                 ready, _ = ray.wait(list(running), num_returns=1, timeout=_POLL_SECONDS)
                 if not ready:
                     yield from self._give_up_unplaceable(running)
                 for ref in ready:
-                    attempt = running.pop(ref)
+                    task = running.pop(ref).task
                     try:
                         value = ray.get(ref)
                     except ray.exceptions.RayTaskError as error:
                         raise _cause(error) from None
                     except ray.exceptions.RayError as error:
-                        if attempt.number < self.retries:
-                            submit(attempt.task, attempt.number + 1)
+                        deaths[task.key] += 1
+                        if deaths[task.key] <= self.retries:
+                            running[call(task)] = _Attempt(task, time.monotonic())
                         else:
-                            yield Lost(attempt.task.key, f"{_reason(error)} {attempt.number + 1} times")
+                            yield _Died(task, f"{_reason(error)} {deaths[task.key]} times, alone")
                     else:
-                        yield Finished(attempt.task.key, value)
+                        yield Finished(task.key, value)
         finally:
             for ref in running:
                 ray.cancel(ref, force=True)
@@ -178,7 +200,7 @@ class OnRay(Executor):
                 ) from error
         return tuple(shared), tuple(refs)
 
-    def _submit(self, work: Work[Any, Any], task: Task[Any], names: tuple[str, ...], arrays: tuple[Any, ...]) -> Any:
+    def _submit(self, work: Work[Any, Any], names: tuple[str, ...], arrays: tuple[Any, ...], task: Task[Any]) -> Any:
         options: dict[str, Any] = {"num_cpus": self.cpus, "num_gpus": self.gpus, "max_retries": 0}
         if self.memory is not None:
             options["memory"] = self.memory

@@ -111,7 +111,16 @@ def test_a_killed_process_is_tried_again_and_then_lost(on_ray: OnRay, tmp_path: 
     jobs = [Task(0, str(tmp_path / "first time only")), Task(1, str(tmp_path / "always"))]
     outcomes = {outcome.key: outcome for outcome in on_ray.run(die, jobs, {})}
     assert outcomes[0] == Finished(0, "alive")
-    assert outcomes[1] == Lost(1, "its process died 2 times")
+    assert outcomes[1] == Lost(1, "its process died 2 times, alone")
+
+
+def test_a_task_is_not_blamed_for_what_killed_its_process(on_ray: OnRay, tmp_path: Path) -> None:
+    """Three killers among twelve: Ray queues several tasks for one process, and all of them go down with it."""
+    harmless = tmp_path / "here already"
+    harmless.touch()
+    jobs = [Task(key, str(tmp_path / "always" if key % 4 == 1 else harmless)) for key in range(12)]
+    outcomes = {outcome.key: outcome for outcome in on_ray.run(die, jobs, {})}
+    assert {key for key, outcome in outcomes.items() if isinstance(outcome, Lost)} == {1, 5, 9}
 
 
 def test_a_sum_without_a_part_is_refused(on_ray: OnRay, tmp_path: Path) -> None:
