@@ -122,6 +122,7 @@ def test_an_out_of_memory_kill_fails_the_greedy_teacher_alone(undisturbed: NDArr
     np.testing.assert_array_equal(np.load(tmp_path / "votes.npy")[others], undisturbed[others])
 
 
+@pytest.mark.slow
 def test_data_larger_than_the_object_store_are_trained_on(tmp_path: Path) -> None:
     code = (
         "import sys, numpy as np\n"

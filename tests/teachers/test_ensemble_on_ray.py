@@ -18,7 +18,6 @@ FAMILIES: dict[str, Any] = {
     "ridge": "ridge",
     "mlp": "mlp",
     "scikit-learn": SklearnTeachers("sklearn.linear_model.LogisticRegression"),
-    "forest": SklearnTeachers("sklearn.ensemble.RandomForestClassifier", {"n_estimators": 5}),
     "own": MeanTeachers(),
 }
 
@@ -31,7 +30,7 @@ def everything(executor: Executor, folder: Path) -> dict[str, tuple[Any, ...]]:
         results[name] = (
             ensemble.predict(QUERIES, executor=executor),
             ensemble.vote(QUERIES, executor=executor).counts,
-            [record.model for record in ensemble.records] if name not in ("scikit-learn", "forest") else [],
+            [record.model for record in ensemble.records] if name != "scikit-learn" else [],
         )
     return results
 
