@@ -72,10 +72,13 @@ def test_order_of_classes_does_not_matter(counts: IntArray, mechanism: NoisyMax)
 @settings(max_examples=30, deadline=None)
 @given(histograms(), mechanisms)
 def test_cost_grows_with_the_order(counts: IntArray, mechanism: NoisyMax) -> None:
+    test = mechanism.confident
+    size = max(1.0, (counts.max() / mechanism.scale) ** 2 / 1000) if mechanism.noise == "gaussian" else 1.0
+    size = max(size, 0.0 if test is None else (600 / test.sigma) ** 2 / 1000)
     for cost in noisy_max_rdp(mechanism, counts[:30], ORDERS):
         assert (cost > 0).all(), "the margin alone is above zero"
-        # D never falls with the order; the margin does, by design, and it is largest at the first order.
-        assert (np.diff(cost, axis=1) >= -1e-11 * cost[:, :-1] - cost[:, :1] * (cost[:, :1] < 1e-8) - MARGIN[:-1]).all()
+        # D never falls with the order; the margin does, by design, and it is larger where log-probabilities are.
+        assert (np.diff(cost, axis=1) >= -1e-11 * cost[:, :-1] - size * MARGIN[:-1]).all()
 
 
 @settings(max_examples=25, deadline=None)
