@@ -12,14 +12,14 @@ import platform
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pate.arrays import IntArray
-from pate.errors import TeacherError
+from pate.errors import PartitionError, TeacherError
 from pate.execution.base import Shared
 from pate.features import Features
 from pate.teachers.family import Part, TeacherFamily, check_labels
@@ -78,7 +78,10 @@ class _Prepared:
 
 
 def train_chunk(chunk: TrainChunk, shared: Shared) -> list[TeacherRecord]:
-    """Train every teacher of the chunk that is not finished; the records of all of them."""
+    """Train every teacher of the chunk that is not finished; the records of all of them.
+
+    What an error says may quote the data: it stays in the run directory, and only its kind is sent back.
+    """
     settings = chunk.settings
     features: Features | None = pickle.loads(shared[FEATURES].tobytes()) if FEATURES in shared else None
     records: list[TeacherRecord] = []
@@ -89,8 +92,8 @@ def train_chunk(chunk: TrainChunk, shared: Shared) -> list[TeacherRecord]:
             try:
                 prepared.append(_prepare(settings, teacher, loader, data_hash, shared, features))
                 continue
-            except ImportError:
-                raise
+            except (OSError, ImportError, PartitionError):
+                raise  # storage that fails, or changed since it was split, is no fault of this teacher: no default vote for it
             except _EmptyPart:
                 finished = TeacherRecord(teacher, "empty", settings.teacher_seed(teacher), data_hash)
             except Exception as error:
@@ -100,7 +103,7 @@ def train_chunk(chunk: TrainChunk, shared: Shared) -> list[TeacherRecord]:
     size = settings.family.batch_size
     for start in range(0, len(prepared), size):
         records += _train_batch(settings, prepared[start : start + size])
-    return sorted(records, key=lambda record: record.teacher)
+    return [replace(each, error=each.error_kind) for each in sorted(records, key=lambda record: record.teacher)]
 
 
 class _EmptyPart(Exception):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,21 @@ def test_a_failed_teacher_votes_the_default_and_is_reported(tmp_path: Path) -> N
     assert (ensemble.predict(QUERIES)[3] == 2).all()
     assert (ensemble.vote(QUERIES).counts.sum(axis=1) == N_TEACHERS).all()
     assert "4711" not in repr(ensemble) + str(ensemble.failures)
+    assert "4711" in ensemble.records[3].error  # for the owner, in the run directory
+
+
+def test_no_worker_sends_back_what_an_error_quotes(tmp_path: Path) -> None:
+    sent = []
+
+    class Listening(Serial):
+        def run(self, work: Any, tasks: Any, shared: Any) -> Any:
+            for outcome in super().run(work, tasks, shared):
+                sent.append(repr(outcome))
+                yield outcome
+
+    train(tmp_path, MeanTeachers(raising=[3]), max_failures=0.1, executor=Listening())
+    assert any("ValueError" in each for each in sent)
+    assert "4711" not in "".join(sent)
 
 
 def test_the_others_are_as_if_nobody_had_failed(tmp_path: Path) -> None:
@@ -214,6 +230,32 @@ def test_settings_are_checked_before_anything_is_written(options: dict[str, Any]
 def test_labels_beyond_the_declared_classes_fail_their_teachers(tmp_path: Path) -> None:
     with pytest.raises(TeacherError, match="max_failures"):
         train(tmp_path, n_classes=2)
+
+
+class Unreadable(Partition):
+    """Its storage fails while teacher 2 is read."""
+
+    def loader(self, teacher: int) -> Any:
+        return BrokenLoader(self.fault) if teacher == 2 else super().loader(teacher)
+
+
+@dataclass(frozen=True)
+class BrokenLoader:
+    fault: Exception
+
+    def load(self, shared: Any) -> Any:
+        raise self.fault
+
+
+@pytest.mark.parametrize("fault", [OSError("connection reset"), PartitionError("the shard changed")])
+def test_storage_that_fails_stops_the_run_and_makes_no_default_vote(fault: Exception, tmp_path: Path) -> None:
+    parts = Unreadable.by_hash(private_data(), N_TEACHERS, salt="2026")
+    parts.fault = fault  # type: ignore[attr-defined]
+    with pytest.raises(type(fault), match=str(fault)):
+        train(tmp_path, parts=parts, max_failures=0.5)
+    np.testing.assert_array_equal(
+        train(tmp_path, resume=True).predict(QUERIES), train(tmp_path / "undisturbed").predict(QUERIES)
+    )
 
 
 def test_public_features_stand_before_every_teacher(tmp_path: Path) -> None:
