@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 READY := $(VENV)/.installed
 
 .DELETE_ON_ERROR:
-.PHONY: help run test test-slow lint types bench wheel clean
+.PHONY: help run test test-slow fuzz lint types bench wheel clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -19,6 +19,9 @@ test: $(READY) ## The default tests and doctests, with coverage
 
 test-slow: $(READY) ## The tests that take minutes
 	@$(PY) -m pytest -m slow --durations=10
+
+fuzz: $(READY) ## The property tests on new random examples
+	@$(PY) -m pytest -m "hypothesis and not slow" --hypothesis-profile=fuzz
 
 lint: $(READY) ## Style, formatting, and who may import whom
 	@$(PY) -m ruff check
