@@ -228,13 +228,14 @@ def _moved(a: float, argmax_rdp: float, margins: FloatArray, shift: float, step:
         return largest
     # A small moment is summed as an excess over 1, without cancellation.
     ratio = log_p - log_q
-    answered = np.exp(powers[:, 1])
-    excess = excess_terms(a, log_q, ratio).sum(1) + answered * np.expm1(gain)
+    # What the answer adds, e^power (e^gain - 1): the gain alone may overflow where the power takes it down again.
+    answer = np.exp(powers[:, 1]) * np.expm1(gain) if gain < 1 else np.exp(powers[:, 1] + gain) - np.exp(powers[:, 1])
+    excess = excess_terms(a, log_q, ratio).sum(1) + answer
     if not step:
         return float(np.log1p(excess.max()))
     stray = abs(shift) * step / 2
     lowest, highest = np.minimum(ratio[1:], ratio[:-1]) - stray, np.maximum(ratio[1:], ratio[:-1]) + stray
     q_most = np.exp(np.maximum(log_q[1:], log_q[:-1]))
     sag = (q_most * curvature(a, lowest, highest, abs(shift))).sum(1) * step**2 / 8
-    sag += bend * np.exp(bend) * np.maximum(answered[1:], answered[:-1]) * np.expm1(gain)
+    sag += bend * np.exp(bend) * np.maximum(answer[1:], answer[:-1])
     return float(np.log1p((np.maximum(excess[1:], excess[:-1]) + sag).max()))

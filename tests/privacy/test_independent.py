@@ -211,6 +211,18 @@ def test_results_belong_to_the_caller() -> None:
         assert (bound(40, [2.0, 3.0]) > 0).all()
 
 
+def test_a_threshold_that_is_never_reached_has_a_finite_cost_at_every_order() -> None:
+    """The gain of an answer overflows at high orders, and its chance is nothing: the product is small, not NaN."""
+    orders = np.array(DEFAULT_ORDERS)
+    argmax = noisy_max_bound(9, orders)
+    bound = confident_bound(1000, 9, argmax, 210, 10, orders)
+    assert np.isfinite(bound).all()
+    assert (np.diff(bound) >= 0).all()
+    exact = brute_confident(1000, 9, argmax, 21, 210, orders)
+    assert (bound >= exact * (1 - 1e-9)).all()
+    assert (bound <= np.minimum(exact * (1 + 5e-5) + 1e-300, one_count_bound(9, orders) + argmax)).all()
+
+
 def test_infinite_argmax_cost_stays_infinite() -> None:
     assert np.isinf(confident_bound(200, 150, [np.inf], 250, 10, [2.0]))[0]
 
