@@ -38,6 +38,10 @@ class TeacherError(PateError, RuntimeError):
     """Teachers that cannot be trained or asked: too many failed, or the run directory does not fit."""
 
 
+class StudentError(PateError, ValueError):
+    """A student that cannot learn from what it was given, or is asked before it has learnt."""
+
+
 class ExecutionError(PateError, RuntimeError):
     """Work that could not be run: no cluster, no memory, or processes that keep dying."""
 

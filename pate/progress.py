@@ -24,6 +24,7 @@ class Progress:
         self.total = total
         self.done = done
         self.failed = 0
+        self.note = ""  # what else to say, for example a loss
         self._first = done  # found finished when the work began
         self._start = time.monotonic()
 
@@ -54,7 +55,7 @@ class Progress:
             parts.append(f"{duration(self.seconds_left)} left")
         if self.done >= self.total:
             parts.append(f"took {duration(self.seconds)}")
-        parts.append(f"{self.failed} failed")
+        parts.append(self.note or f"{self.failed} failed")
         return f"{self.title}: {', '.join(parts)}"
 
 

@@ -1,10 +1,12 @@
 """Features: what stands before teachers and students, made from public data or declared numbers only."""
 
 from pate.features.base import Features
+from pate.features.cache import fit_cached
 from pate.features.checks import check_position_independence, share_of
 from pate.features.combine import Chain, Concat
 from pate.features.contrastive import Contrastive
 from pate.features.hog import HOG
+from pate.features.masked import Masked
 from pate.features.patches import Patches
 from pate.features.pca import PCA
 from pate.features.registry import features_named
@@ -18,10 +20,12 @@ __all__ = [
     "Contrastive",
     "Features",
     "Identity",
+    "Masked",
     "Patches",
     "Scale",
     "Standardise",
     "check_position_independence",
     "features_named",
+    "fit_cached",
     "share_of",
 ]

@@ -180,7 +180,7 @@ class Features(ABC):
         """Read what :meth:`save` wrote. A class named ``package.module:Class`` in the file is imported only if in ``allow``."""
         from pate.features.registry import named_in_file
 
-        with np.load(path, allow_pickle=False) as archive:
+        with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {key: archive[key] for key in archive.files}
         try:
             header = json.loads(arrays.pop("header").tobytes())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -18,6 +18,12 @@ from pate.features.images import as_images, checked_shape
 from pate.public import PublicData
 from pate.validation import positive, whole
 
+if TYPE_CHECKING:
+    from torch import nn
+
+_LAYERS = 4
+_LEARNT = ("weight", "gain", "shift", "mean", "variance")  # of a layer and its batch normalisation
+
 
 class Contrastive(Features):
     """SimCLR (Chen et al. 2020) on public pictures of one channel, pixels in 0..1; features of length 1.
@@ -28,7 +34,8 @@ class Contrastive(Features):
     ``features`` outputs, all with batch normalisation; AdamW with a one-cycle rate up to ``rate``.
 
     Fitting needs torch and repeats itself for a seed on one kind of machine. Transforming is plain numpy with exact sums,
-    so the features of a record are the same bits wherever and beside whatever they are computed.
+    so the features of a record are the same bits wherever and beside whatever they are computed. :meth:`network` is the
+    network itself, to train it further.
     """
 
     name: ClassVar[str] = "contrastive"
@@ -89,7 +96,7 @@ class Contrastive(Features):
         if len(images) < 2 or min(images.shape[1:]) < 12:
             raise ParameterError(f"Contrastive needs at least 2 pictures of at least 12 x 12 pixels, got {public!r}.")
         require("torch", "train")
-        from pate.features.simclr import train
+        from pate.features.simclr import folded, train
 
         layers = train(
             images,
@@ -103,9 +110,29 @@ class Contrastive(Features):
             seed=self.seed,
             progress=progress,
         )
-        for index, (kernel, bias) in enumerate(layers):
+        for index, (layer, (kernel, bias)) in enumerate(zip(layers, folded(layers), strict=True)):
             setattr(self, f"kernel_{index}_", columns_on_grid(kernel))
             setattr(self, f"bias_{index}_", bias)
+            for part, values in zip(_LEARNT, layer, strict=True):
+                setattr(self, f"{part}_{index}_", values)
+
+    def network(self) -> nn.Sequential:
+        """The trained network, for fine-tuning: a copy of its own at each call, in evaluation mode, float32.
+
+        It maps pictures in 0..1, [record, 1, height, width], to [record, feature]; divided by their lengths these are what
+        :meth:`transform` gives, to about 1e-5. Needs torch.
+        """
+        if self.fitted_on is None:
+            raise ParameterError(f"{self.title} is not fitted. Call fit(PublicData(x)) first, or load a fitted one.")
+        if not hasattr(self, "weight_0_"):
+            raise ParameterError(
+                f"{self.title} was saved by an older version, without the network itself; only transform works. "
+                "Fit and save it again."
+            )
+        require("torch", "train")
+        from pate.features.simclr import Layer, rebuilt
+
+        return rebuilt([Layer(*(getattr(self, f"{part}_{index}_") for part in _LEARNT)) for index in range(_LAYERS)])
 
     def _transform_block(self, x: Float32Array) -> NDArray[Any]:
         images = np.clip(as_images(x, self.shape, "Contrastive"), 0.0, 1.0).astype(np.float64)

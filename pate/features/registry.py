@@ -11,6 +11,7 @@ from pate.features.base import Features
 from pate.features.combine import Chain, Concat
 from pate.features.contrastive import Contrastive
 from pate.features.hog import HOG
+from pate.features.masked import Masked
 from pate.features.patches import Patches
 from pate.features.pca import PCA
 from pate.features.simple import Identity, Scale, Standardise
@@ -19,7 +20,7 @@ from pate.references import resolve
 ENTRY_POINT_GROUP = "pate.features"
 
 BUILT_IN: Mapping[str, type[Features]] = MappingProxyType(
-    {kind.name: kind for kind in (Identity, Scale, Standardise, PCA, HOG, Patches, Contrastive, Chain, Concat)}
+    {kind.name: kind for kind in (Identity, Scale, Standardise, PCA, HOG, Patches, Contrastive, Masked, Chain, Concat)}
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,8 +14,20 @@ from torch.nn import functional
 from pate.arrays import FloatArray
 from pate.execution.threads import one_thread
 from pate.features.base import Float32Array, Progress
+from pate.features.distortions import distorted
 
 _WEIGHT_DECAY = 1e-4
+_EPSILON = 1e-5  # that torch's batch normalisation adds to a variance
+
+
+class Layer(NamedTuple):
+    """A layer and the batch normalisation behind it, all float32 and in torch's own order."""
+
+    weight: Float32Array  # [output, ...]
+    gain: Float32Array  # [output], as the rest
+    shift: Float32Array
+    mean: Float32Array
+    variance: Float32Array
 
 
 def train(
@@ -29,15 +42,15 @@ def train(
     strength: float,
     seed: int,
     progress: Progress | None,
-) -> list[tuple[FloatArray, FloatArray]]:
-    """(kernel [term, output], bias [output]) of the four layers, batch normalisation worked in.
+) -> list[Layer]:
+    """The four layers of the trained network.
 
     images: float32[record, height, width] in 0..1. The caller's random state of torch stays as it was.
     """
     with one_thread(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         data = torch.from_numpy(images)
-        network = _network(data, channels, features)
+        network = fresh_network(images.shape[1:], channels, features)
         network.train()
         steps = len(data) // batch
         optimiser = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=_WEIGHT_DECAY)
@@ -45,19 +58,42 @@ def train(
         for epoch in range(epochs):
             order = torch.randperm(len(data))
             for step in range(steps):
-                chosen = data[order[step * batch : (step + 1) * batch]]
+                chosen = data[order[step * batch : (step + 1) * batch], None]
                 views = torch.cat([distorted(chosen, strength), distorted(chosen, strength)])
-                loss = contrast(network(views[:, None].contiguous(memory_format=torch.channels_last)), temperature)
+                loss = contrast(network(views.contiguous(memory_format=torch.channels_last)), temperature)
                 optimiser.zero_grad(set_to_none=True)
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimiser.step()
                 pace.step()
             if progress is not None:
                 progress("contrastive", epoch + 1, epochs)
-        return _folded(network)
+        return [
+            Layer(*map(_numbers, (layer.weight, norm.weight, norm.bias, norm.running_mean, norm.running_var)))
+            for layer, norm in _pairs(network)
+        ]
 
 
-def _network(data: Tensor, channels: Sequence[int], features: int) -> nn.Sequential:
+def rebuilt(layers: Sequence[Layer]) -> nn.Sequential:
+    """The network of these layers, with weights of its own, in evaluation mode. torch's random state stays as it was."""
+    with torch.random.fork_rng(devices=[]), torch.no_grad():  # making layers draws weights
+        features, places = layers[-1].weight.shape
+        network = _network([len(layer.weight) for layer in layers[:-1]], places, features)
+        for (layer, norm), values in zip(_pairs(network), layers, strict=True):
+            targets = (layer.weight, norm.weight, norm.bias, norm.running_mean, norm.running_var)
+            for target, value in zip(targets, values, strict=True):
+                assert isinstance(target, Tensor)
+                target.copy_(torch.from_numpy(value))
+    return network.eval()
+
+
+def fresh_network(shape: Sequence[int], channels: Sequence[int], features: int) -> nn.Sequential:
+    """The untrained network for pictures of ``shape`` (height, width)."""
+    down, right = ((side + 1) // 2 // 2 // 2 for side in shape)
+    return _network(channels, channels[-1] * down * right, features)
+
+
+def _network(channels: Sequence[int], places: int, features: int) -> nn.Sequential:
+    """places: how many numbers the last layer gets."""
     first, second, third = channels
     body = nn.Sequential(
         nn.Conv2d(1, first, 5, stride=2, padding=2, bias=False),
@@ -72,8 +108,7 @@ def _network(data: Tensor, channels: Sequence[int], features: int) -> nn.Sequent
         nn.ReLU(),
         nn.MaxPool2d(2),
     )
-    down, right = ((side + 1) // 2 // 2 // 2 for side in data.shape[1:])
-    body.extend([nn.Flatten(), nn.Linear(third * down * right, features, bias=False), nn.BatchNorm1d(features)])
+    body.extend([nn.Flatten(), nn.Linear(places, features, bias=False), nn.BatchNorm1d(features)])
     return body.to(memory_format=torch.channels_last)
 
 
@@ -87,58 +122,26 @@ def contrast(outputs: Tensor, temperature: float) -> Tensor:
     return functional.cross_entropy(scores, partner)
 
 
-@torch.no_grad()
-def distorted(images: Tensor, strength: float) -> Tensor:
-    """A random variant of each picture [record, height, width], as strong as ``strength``."""
-    count, height, width = images.shape
-    angle, stretch_x, stretch_y, shear, move_x, move_y = (torch.rand(6, count) * 2 - 1) * strength
-    angle = angle * 0.35  # radians
-    across, down = 1 + 0.2 * stretch_x, 1 + 0.2 * stretch_y
-    cosine, sine = angle.cos(), angle.sin()
-    affine = torch.stack(
-        [
-            torch.stack([cosine * across, -sine * across + 0.25 * shear, 0.15 * move_x], dim=1),
-            torch.stack([sine * down, cosine * down, 0.15 * move_y], dim=1),
-        ],
-        dim=1,
-    )
-    grid = functional.affine_grid(affine, [count, 1, height, width], align_corners=False)
-    waves = torch.randn(count, 2, 5, 5) * (0.06 * strength)
-    waves = functional.interpolate(waves, size=(height, width), mode="bicubic", align_corners=False)
-    out = functional.grid_sample(images[:, None], grid + waves.permute(0, 2, 3, 1), align_corners=False)
-    thick = ((torch.rand(count, 1, 1, 1) * 2 - 1) * 0.7 * strength).clamp(-1, 1)
-    wider = functional.max_pool2d(out, 3, stride=1, padding=1)
-    thinner = -functional.max_pool2d(-out, 3, stride=1, padding=1)
-    out = out + thick.clamp(min=0) * (wider - out) + (-thick).clamp(min=0) * (thinner - out)
-    return _cut_out(out[:, 0], strength)
+def folded(layers: Sequence[Layer]) -> list[tuple[FloatArray, FloatArray]]:
+    """(kernel [term, output], bias [output]) of each layer with its normalisation worked in, for channels-last maps."""
+    out: list[tuple[FloatArray, FloatArray]] = []
+    for weight, gain, shift, mean, variance in layers:
+        factor = gain.astype(np.float64) / np.sqrt(variance.astype(np.float64) + _EPSILON)
+        if weight.ndim == 2:  # torch flattens channel by channel, we place by place
+            weight = weight.reshape(len(weight), out[-1][1].size, -1).transpose(0, 2, 1)
+        out.append((weight.reshape(len(weight), -1).T * factor, shift - mean * factor))
+    return out
 
 
-def _cut_out(images: Tensor, strength: float) -> Tensor:
-    """A square of up to a third of the side set to 0, in half of the pictures."""
-    count, height, width = images.shape
-    half = torch.rand(count, 1, 1) * (min(height, width) * strength / 6)
-    half = torch.where(torch.rand(count, 1, 1) < 0.5, half, -1.0)
-    row, column = torch.rand(count, 1, 1) * height, torch.rand(count, 1, 1) * width
-    rows, columns = torch.arange(height)[None, :, None] + 0.5, torch.arange(width)[None, None, :] + 0.5
-    inside = ((rows - row).abs() <= half) & ((columns - column).abs() <= half)
-    return images.masked_fill(inside, 0.0)
+def _pairs(network: nn.Sequential) -> list[tuple[nn.Conv2d | nn.Linear, nn.BatchNorm1d | nn.BatchNorm2d]]:
+    """Each layer with the normalisation behind it."""
+    return [
+        (layer, norm)
+        for layer, norm in pairwise(network)
+        if isinstance(layer, nn.Conv2d | nn.Linear) and isinstance(norm, nn.BatchNorm1d | nn.BatchNorm2d)
+    ]
 
 
-def _folded(network: nn.Sequential) -> list[tuple[FloatArray, FloatArray]]:
-    """Each layer and the normalisation behind it as one kernel and bias, for channels-last maps."""
-    layers: list[tuple[FloatArray, FloatArray]] = []
-    for layer, norm in pairwise(network):
-        if not isinstance(norm, nn.BatchNorm1d | nn.BatchNorm2d):
-            continue
-        weight = _numbers(layer.weight)
-        gain = _numbers(norm.weight) / np.sqrt(_numbers(norm.running_var) + norm.eps)
-        if isinstance(layer, nn.Linear):  # torch flattens channel by channel, we place by place
-            weight = weight.reshape(len(weight), layers[-1][1].size, -1).transpose(0, 2, 1)
-        kernel = weight.reshape(len(weight), -1).T * gain
-        layers.append((kernel, _numbers(norm.bias) - _numbers(norm.running_mean) * gain))
-    return layers
-
-
-def _numbers(values: Tensor | nn.Module | None) -> FloatArray:
-    assert isinstance(values, Tensor)  # a batch normalisation with its default settings has them all
-    return values.detach().numpy().astype(np.float64)
+def _numbers(values: Tensor | None) -> Float32Array:
+    assert values is not None  # a batch normalisation with its default settings has them all
+    return np.array(values.detach().numpy(), dtype=np.float32)

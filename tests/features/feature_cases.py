@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pate.features import HOG, PCA, Chain, Concat, Contrastive, Features, Identity, Patches, Scale, Standardise
+from pate.features import HOG, PCA, Chain, Concat, Contrastive, Features, Identity, Masked, Patches, Scale, Standardise
 from pate.public import PublicData
 
 SIDE = 14
 
-BUILT_IN = ("identity", "scale", "standardise", "pca", "hog", "patches", "contrastive", "chain", "concat")
+BUILT_IN = ("identity", "scale", "standardise", "pca", "hog", "patches", "contrastive", "masked", "chain", "concat")
 
 
 def pictures(count: int, seed: int) -> NDArray[np.float32]:
@@ -35,6 +35,7 @@ def unfitted(name: str) -> Features:
         "hog": HOG(),
         "patches": Patches(**patches),
         "contrastive": Contrastive(features=8, epochs=1, batch=16, channels=(4, 6, 8)),
+        "masked": Masked(features=8, epochs=1, width=12, batch=16),
         "chain": Chain(Scale(0, 1), HOG(), PCA(10, whiten=1)),
         "concat": Concat(Chain(HOG(), PCA(10)), Patches(**patches), Identity(), weights=[1, 0.7, 0.1]),
     }

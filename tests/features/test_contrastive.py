@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from feature_cases import fitted, pictures
 
 from pate.errors import MissingExtra, ParameterError
-from pate.features import Contrastive
+from pate.features import Contrastive, Features
 from pate.public import PublicData
 
 torch = pytest.importorskip("torch", reason="the extra 'train' is not installed")
@@ -44,13 +45,43 @@ def test_the_numpy_network_is_torchs(size: tuple[int, int], monkeypatch: pytest.
     np.testing.assert_allclose(features, expected, atol=2e-5)
 
 
+def test_network_is_the_trained_one_also_from_a_file(tmp_path: Path) -> None:
+    features, images = fitted("contrastive"), pictures(9, seed=2)
+    assert isinstance(features, Contrastive)
+    features.save(tmp_path / "it")
+    state = torch.random.get_rng_state()
+    for each in (features, Features.load(tmp_path / "it")):
+        assert isinstance(each, Contrastive)
+        with torch.no_grad():
+            network = each.network()
+            outputs = torch.nn.functional.normalize(network(torch.from_numpy(images)[:, None]), dim=1).numpy()
+            np.testing.assert_allclose(outputs, features.transform(images), atol=1e-5)
+            for parameter in network.parameters():
+                parameter.zero_()
+    assert (torch.random.get_rng_state() == state).all()
+    assert features.network()[0].weight.abs().max() > 0, "fine-tuning one copy must not change the next"
+
+
+def test_a_file_without_the_network_still_transforms(tmp_path: Path) -> None:
+    features, images = fitted("contrastive"), pictures(3, seed=2)
+    old = Contrastive(**TINY)
+    old.restore(
+        {key: value for key, value in features.state().items() if key.startswith(("kernel", "bias", "fitted"))}, "blobs"
+    )
+    assert old.transform(images).tobytes() == features.transform(images).tobytes()
+    with pytest.raises(ParameterError, match=r"older version.*Fit and save it again"):
+        old.network()
+    with pytest.raises(ParameterError, match="not fitted"):
+        Contrastive(**TINY).network()
+
+
 def test_training_brings_two_views_of_a_picture_together() -> None:
     """Of 64 pictures, how often is a picture's second view nearest to its first? Chance is 1/64; the seeds are fixed."""
-    from pate.features.simclr import distorted
+    from pate.features.distortions import distorted
 
     images = pictures(64, seed=1)
     torch.manual_seed(0)
-    views = [distorted(torch.from_numpy(images), 0.7).numpy() for _ in range(2)]
+    views = [distorted(torch.from_numpy(images)[:, None], 0.7)[:, 0].numpy() for _ in range(2)]
 
     def found(epochs: int, rate: float) -> float:
         features = Contrastive(32, epochs, batch=32, channels=(8, 8, 16), rate=rate).fit(PublicData(images))
@@ -72,6 +103,8 @@ def test_transforming_works_without_torch_and_fitting_says_what_is_missing(monke
     assert features.transform(pictures(2, seed=0)).shape == (2, 8)
     with pytest.raises(MissingExtra, match="train"):
         Contrastive(**TINY).fit(PublicData(pictures(20, seed=1)))
+    with pytest.raises(MissingExtra, match="train"):
+        features.network()
 
 
 def test_what_it_cannot_take_is_refused() -> None:
