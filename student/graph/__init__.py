@@ -1,0 +1,1 @@
+"""Students that spread labels over a graph of public records."""

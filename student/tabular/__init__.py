@@ -1,0 +1,1 @@
+"""Students for tables."""
