@@ -1,4 +1,4 @@
-"""``pate bench``: speed as ratios, alternatives interleaved in one run."""
+"""``pate bench``: speed as ratios, alternatives interleaved in one run; and what students reach."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pate.commands.options import Json, print_json
+from pate.errors import ParameterError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -18,7 +19,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.callback()
 def benchmarks() -> None:
-    """Speed, measured as ratios in one run."""
+    """Speed, measured as ratios in one run; students, by accuracy and time."""
 
 
 @app.command("account")
@@ -98,6 +99,59 @@ def nearest(
     from pate.experiments.bench.nearest import run, table
 
     _show(run(records, queries, dimensions, rounds), table, json)
+
+
+@app.command("student")
+def student(
+    datasets: Annotated[str, typer.Option("--datasets", help="mnist, fashion-mnist, adult, digits.")] = (
+        "mnist,fashion-mnist,adult"
+    ),
+    students: Annotated[
+        str | None, typer.Option("--students", help="a,b,c or package.module:Class; all that suit the data unless given.")
+    ] = None,
+    noise: Annotated[str, typer.Option("--noise", help="Shares of wrong labels, where no teachers answer.")] = "0,0.05,0.1",
+    seeds: Annotated[int, typer.Option("--seeds", min=1)] = 3,
+    quick: Annotated[bool, typer.Option("--quick", help="One seed and a few steps, only to see that it runs.")] = False,
+    workers: Annotated[int, typer.Option("--workers", min=1, help="Processes, of one thread each; 1: this one.")] = 2,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="A JSON file, written as results come; what it holds is not done again.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Draw the accuracies into this file.")] = None,
+    data: Annotated[Path | None, typer.Option("--data", help="Directory with the data sets; else $PATE_DATA.")] = None,
+    json: Json = False,
+) -> None:
+    """Every student on the same few labels: accuracy and time, several seeds, right and wrong labels."""
+    from pate.experiments.bench.students import run, table
+    from pate.experiments.plots import plot_students
+
+    rows = run(
+        _listed(datasets),
+        None if students is None else _listed(students),
+        [_share(each) for each in _listed(noise)],
+        seeds,
+        quick=quick,
+        workers=workers,
+        root=data,
+        out=out,
+        report=lambda line: typer.echo(f"… {line}", err=True),
+    )
+    if plot is not None:
+        plot_students(rows, plot)
+    _show(rows, table, json)
+
+
+def _listed(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",") if each.strip()]
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise ParameterError(f"--noise must be shares from 0 to 1, such as 0,0.05,0.1; got {text!r}.")
+    return share
 
 
 def _show(rows: list[dict[str, Any]], table: Callable[[list[dict[str, Any]]], Table], json: bool) -> None:

@@ -1,0 +1,131 @@
+"""What a data set is to an experiment: private, public and test records, and labels that stay shut until they are asked for."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pate.arrays import IntArray
+from pate.errors import ParameterError
+from pate.teachers import PrivateData
+
+
+class TestSet:
+    """The test split: opened once, at the end.
+
+    read: gives x [record, ...] and y int[record]. It is called by :meth:`open` and by nothing else, so until then no test
+    label is in anybody's hands; what was read is not kept.
+
+    >>> test = TestSet(lambda: (np.zeros((2, 3)), np.array([0, 1])))
+    >>> x, y = test.open()
+    >>> test.open()
+    Traceback (most recent call last):
+        ...
+    pate.errors.ParameterError: The test split was opened already (at the end). Choices made after a look at it are choices \
+made on it. If you must, open(again="why"): the reason is kept in TestSet.openings.
+    """
+
+    __test__ = False  # pytest would take it for a class of tests
+
+    def __init__(self, read: Callable[[], tuple[NDArray[Any], NDArray[Any]]]) -> None:
+        self._read = read
+        self._openings: list[str] = []
+
+    def open(self, again: str | None = None) -> tuple[NDArray[Any], IntArray]:
+        """x [record, ...] and y int64[record]. A second call must say why, and the reason is kept."""
+        if self._openings and not (again and again.strip()):
+            raise ParameterError(
+                f"The test split was opened already ({'; '.join(self._openings)}). Choices made after a look at it are choices "
+                'made on it. If you must, open(again="why"): the reason is kept in TestSet.openings.'
+            )
+        self._openings.append(f"again: {again}" if self._openings else "at the end")
+        x, y = self._read()
+        labels = np.asarray(y).astype(np.int64)
+        if len(x) != len(labels) or not len(labels):
+            raise ParameterError(f"A test split needs a label for each record, got {len(x)} records and {len(labels)} labels.")
+        return x, labels
+
+    @property
+    def openings(self) -> tuple[str, ...]:
+        """Why it was opened, each time."""
+        return tuple(self._openings)
+
+    def __repr__(self) -> str:
+        return f"TestSet({f'opened {len(self._openings)} times' if self._openings else 'not opened'})"
+
+
+class HiddenLabels:
+    """The true labels of the public records. PATE has none: this is for simulated releases, which ask for a few rows.
+
+    read: gives y int[record], for all public records; called at the first question.
+    """
+
+    def __init__(self, read: Callable[[], NDArray[Any]]) -> None:
+        self._read = read
+        self._asked = 0
+
+    def of(self, rows: ArrayLike) -> IntArray:
+        """The labels of these public records, int64[row]."""
+        places = np.asarray(rows)
+        self._asked += len(places)
+        labels: IntArray = np.asarray(self._read())[places].astype(np.int64)
+        return labels
+
+    @property
+    def asked(self) -> int:
+        """How many labels were given out."""
+        return self._asked
+
+    def __repr__(self) -> str:
+        return f"HiddenLabels({self._asked} given out)"
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """A data set under one protocol.
+
+    private: records with labels; a record's id is its row in the source file.
+    public_x: [record, ...], what students, features and queries are made of.
+    test: looked at once, at the end.
+    public_labels: for simulations only; no student is ever given it.
+    class_names: of the classes 0, 1, …; public.
+    protocol: how the records were divided, in a line.
+    """
+
+    name: str
+    protocol: str
+    private: PrivateData
+    public_x: NDArray[Any]
+    test: TestSet
+    public_labels: HiddenLabels
+    class_names: tuple[str, ...]
+
+    @property
+    def n_classes(self) -> int:
+        return len(self.class_names)
+
+    def __repr__(self) -> str:
+        return (
+            f"Split({self.name!r}, {self.protocol}: {len(self.private)} private, {len(self.public_x)} public records of shape "
+            f"{self.public_x.shape[1:]}, {self.n_classes} classes, {self.test!r})"
+        )
+
+
+class DatasetSource(ABC):
+    """Where a data set comes from and how it is divided. The constructor's arguments are the options of ``load``."""
+
+    name: ClassVar[str] = ""
+    """The built-in name; empty for a class of your own, which is named ``package.module:Class``."""
+
+    needs_files: ClassVar[bool] = True
+    """Whether there is a directory to read from. Where not, ``load`` is given the current one."""
+
+    @abstractmethod
+    def load(self, root: Path) -> Split:
+        """Read what lies under ``root``, check it, divide it. Encodings use declared constants, no statistic of the data."""
