@@ -6,9 +6,9 @@ import os
 import secrets
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,13 +46,33 @@ def check_place_for(path: Path) -> None:
         raise ParameterError(f"{path}: the directory {path.parent} may not be written to. Name another one.")
 
 
+def check_array_place(path: Path) -> None:
+    """As :func:`check_place_for`, for :func:`write_public_arrays`."""
+    if path.suffix not in (".npy", ".npz"):
+        raise ParameterError(f"{path}: the name of a file of arrays must end in .npy or .npz.")
+    check_place_for(path)
+
+
 def write_private_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """An .npz that only its owner can read, put in its place whole."""
+    _write_whole(path, 0o600, lambda file: np.savez_compressed(file, allow_pickle=False, **arrays))
+
+
+def write_public_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """By the name's ending an .npz of all, or an .npy of the first alone; put in its place whole."""
+    check_array_place(path)
+    if path.suffix == ".npz":
+        _write_whole(path, 0o666, lambda file: np.savez_compressed(file, allow_pickle=False, **arrays))
+    else:
+        _write_whole(path, 0o666, lambda file: np.save(file, next(iter(arrays.values())), allow_pickle=False))
+
+
+def _write_whole(path: Path, permissions: int, write: Callable[[IO[bytes]], None]) -> None:
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         # Of its own name and new, so that nobody has it open already.
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **arrays)
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, permissions), "wb") as file:
+            write(file)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

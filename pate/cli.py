@@ -10,11 +10,13 @@ from typing import Annotated
 import typer
 
 from pate.commands.account import account, tables
+from pate.commands.ask import ask
 from pate.commands.bench import app as bench
 from pate.commands.check import check
 from pate.commands.demo import demo
 from pate.commands.ledger import app as ledger
 from pate.commands.plan import plan
+from pate.commands.student import app as student
 from pate.commands.teachers import app as teachers
 from pate.errors import BudgetExceeded, LedgerError, PateError
 
@@ -31,7 +33,9 @@ app.command()(account)
 app.command()(tables)
 app.command()(plan)
 app.command()(check)
+app.command()(ask)
 app.add_typer(teachers, name="teachers", help="Train teachers on disjoint private parts, and let them vote.")
+app.add_typer(student, name="student", help="Choose what to ask, learn from the answers, predict.")
 app.add_typer(ledger, name="ledger", help="Show, verify or export a durable privacy ledger.")
 app.add_typer(bench, name="bench", help="Speed, measured as ratios in one run.")
 

@@ -58,7 +58,7 @@ def check_steps(steps: Sequence[Step]) -> None:
     """Raise for a class that is no classifier or transformer, and for wrong parameter names, all at once."""
     problems = [each for path, parameters in steps for each in _wrong_names(path, parameters)]
     if problems:
-        raise ParameterError(f"Teachers: {'; '.join(problems)}.")
+        raise ParameterError(f"Estimators: {'; '.join(problems)}.")
     *transformers, (classifier, _) = steps
     for path, needed in [*((path, ("fit", "transform")) for path, _ in transformers), (classifier, ("fit", "predict"))]:
         kind = estimator_class(path)

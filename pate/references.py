@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 import importlib
 import inspect
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pate.errors import ParameterError, ReferenceNotFound
@@ -66,6 +69,41 @@ def construct(kind: type[Part], parameters: Mapping[str, Any], subject: str) -> 
     if problems:
         raise ParameterError(f"{subject}: {'; '.join(problems)}. It takes {', '.join(signature)}.")
     return kind(**parameters)
+
+
+class LazyClasses(Mapping[str, type[Part]]):
+    """Classes by built-in name, each imported when it is looked up. Made from references "package.module:Class" by name."""
+
+    def __init__(self, references: Mapping[str, str]) -> None:
+        self._references = references
+
+    def __getitem__(self, name: str) -> type[Part]:
+        found: type[Part] = load_reference(self._references[name])
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._references)
+
+    def __len__(self) -> int:
+        return len(self._references)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._references  # without importing anything
+
+
+def first_lines(references: Mapping[str, str]) -> dict[str, str]:
+    """The first line of each class's docstring, by name. Reads the source, so nothing heavy is imported."""
+    return {name: _first_line(reference) for name, reference in references.items()}
+
+
+def _first_line(reference: str) -> str:
+    module, _, name = reference.partition(":")
+    top, *rest = module.split(".")
+    spec = find_spec(top)  # of the package alone: to find a module in a sub-package would import that
+    folder = next(iter(spec.submodule_search_locations or ()), None) if spec else None
+    tree = ast.parse(Path(folder, *rest).with_suffix(".py").read_text("utf-8") if folder else "")
+    found = next((each for each in tree.body if isinstance(each, ast.ClassDef) and each.name == name), None)
+    return "" if found is None else (ast.get_docstring(found) or "").partition("\n")[0]
 
 
 def _spoken(kind: type) -> str:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
-from collections.abc import Iterator, Mapping
-from importlib.util import find_spec
-from pathlib import Path
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
 from pate.errors import ParameterError, ReferenceNotFound
-from pate.references import construct, load_reference, resolve
+from pate.references import LazyClasses, construct, first_lines, load_reference, resolve
 from pate.teachers.family import TeacherFamily
 
 ENTRY_POINT_GROUP = "pate.teachers"
@@ -33,20 +30,6 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
 """References to where each class is defined, not classes: a module is imported when its family is asked for."""
 
 
-class _BuiltInClasses(Mapping[str, type[TeacherFamily[Any]]]):
-    """The built-in classes, each imported when it is looked up."""
-
-    def __getitem__(self, name: str) -> type[TeacherFamily[Any]]:
-        found: type[TeacherFamily[Any]] = load_reference(BUILT_IN[name])
-        return found
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(BUILT_IN)
-
-    def __len__(self) -> int:
-        return len(BUILT_IN)
-
-
 def teacher_family(name: str, settings: Mapping[str, Any] | None = None) -> TeacherFamily[Any]:
     """A family from its name and its constructor's arguments.
 
@@ -64,7 +47,7 @@ def teacher_family(name: str, settings: Mapping[str, Any] | None = None) -> Teac
                 f"got {found!r}."
             )
         return teacher_family("sklearn", {"estimator": name, "parameters": given})
-    return construct(resolve(name, _BuiltInClasses(), ENTRY_POINT_GROUP, TeacherFamily), given, name)  # type: ignore[type-abstract]
+    return construct(resolve(name, LazyClasses(BUILT_IN), ENTRY_POINT_GROUP, TeacherFamily), given, name)  # type: ignore[type-abstract]
 
 
 def family_name(family: TeacherFamily[Any]) -> str:
@@ -91,17 +74,8 @@ def from_description(description: Mapping[str, Any]) -> TeacherFamily[Any]:
 
 def known_families() -> dict[str, str]:
     """The built-in names and what each is, in a line. Reads the source, so nothing heavy is imported."""
-    return {name: _first_line(reference) for name, reference in BUILT_IN.items()}
+    return first_lines(BUILT_IN)
 
 
 def _is_family(found: Any) -> bool:
     return inspect.isclass(found) and issubclass(found, TeacherFamily)
-
-
-def _first_line(reference: str) -> str:
-    """The first line of a class's docstring."""
-    module, _, name = reference.partition(":")
-    spec = find_spec(module)
-    tree = ast.parse(Path(spec.origin).read_text("utf-8") if spec and spec.origin else "")
-    found = next((each for each in tree.body if isinstance(each, ast.ClassDef) and each.name == name), None)
-    return "" if found is None else (ast.get_docstring(found) or "").partition("\n")[0]

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from pate.arrays import IntArray
 from pate.errors import ParameterError, TeacherError
+from pate.estimators import LIBRARIES, Step, build_estimator, check_steps, foreign_types, package
 from pate.execution.threads import one_thread
 from pate.extras import require
-from pate.teachers.estimators import LIBRARIES, Step, build_estimator, check_steps, foreign_types, package
 from pate.teachers.family import Part, TeacherFamily, check_labels
 
 Storage = Literal["skops", "joblib"]

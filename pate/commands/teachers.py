@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +11,7 @@ import typer
 from pate.commands import options
 from pate.commands.options import Json, print_json
 from pate.commands.settings import parse_settings, parse_shape
+from pate.commands.trouble import in_words
 
 if TYPE_CHECKING:
     from pate.experiments.teacher_jobs import PrivateSource
@@ -83,7 +82,7 @@ def train(
         raise TeacherError(f"Run directory {run} holds a run already. Add --resume to go on with it, or name another one.")
     family = teacher_family(model, parse_settings(settings))
     source = _source(data, (id_column, label, group_by), inputs, shape, name, salt)
-    with _in_words(lambda: how_to_go_on(run)), executor_for(serial, address, workers, gpus) as executor:
+    with in_words(lambda: how_to_go_on(run)), executor_for(serial, address, workers, gpus) as executor:
         before = public_features(features, parse_settings(features_set, "--features-set"), public)
         if not source.is_one_file:
             _say(f"Workers read {data} and prove its parts disjoint")
@@ -132,18 +131,14 @@ def vote(
     from pate.teachers import Ensemble
     from pate.votes import Votes
 
-    with _in_words(lambda: "No votes were written."):
+    with in_words(lambda: "No votes were written."):
         check_place_for(out)
         x = read_inputs(queries)
         ensemble = Ensemble.open(run)
         with executor_for(serial, address, workers, gpus) as executor:
-            if predictions:
-                each = ensemble.predict(x, executor=executor)
-                votes = Votes.from_predictions(each, ensemble.n_classes)
-                write_votes(out, votes, each)
-            else:
-                votes = ensemble.vote(x, executor=executor)
-                write_votes(out, votes)
+            each = ensemble.predict(x, executor=executor) if predictions else None
+            votes = ensemble.vote(x, executor=executor) if each is None else Votes.from_predictions(each, ensemble.n_classes)
+        write_votes(out, votes, each, fingerprint=ensemble.fingerprint, unit=ensemble.unit)
     _show_votes(votes, out, ensemble.fingerprint, ensemble.unit, json)
 
 
@@ -180,7 +175,7 @@ def nearest(
     from pate.teachers.nearest import nearest_votes
 
     source = _source(data, (id_column, label, group_by), inputs, shape, name, "pate.nearest")
-    with _in_words(lambda: "No votes were written."):
+    with in_words(lambda: "No votes were written."):
         check_place_for(out)
         x = read_inputs(queries)
         before = public_features(features, parse_settings(features_set, "--features-set"), public)
@@ -197,7 +192,7 @@ def nearest(
                 features=before,
                 report=_say,
             )
-        write_votes(out, votes)
+        write_votes(out, votes, fingerprint=parts.fingerprint, unit=parts.unit)
     _show_votes(votes, out, parts.fingerprint, parts.unit, json)
 
 
@@ -212,7 +207,7 @@ def show_status(
     """How far a run is, who failed, and how good the teachers are on what they held out. Private."""
     from pate.experiments.teacher_jobs import status
 
-    with _in_words(lambda: "Is this a run directory?"):
+    with in_words(lambda: "Is this a run directory?"):
         facts = status(run, errors)
     _show_status(facts, json)
 
@@ -253,20 +248,6 @@ def _source(
 
 def _say(line: str) -> None:
     typer.echo(line, err=True)
-
-
-@contextmanager
-def _in_words(next_step: Callable[[], str]) -> Iterator[None]:
-    """Ctrl-C, and trouble with a disk here or on a worker, in one line that ends with the next step."""
-    from pate.errors import ExecutionError
-
-    try:
-        yield
-    except KeyboardInterrupt:
-        typer.echo(f"pate: Stopped. {next_step()}", err=True)
-        raise typer.Exit(130) from None  # as shells count a process that SIGINT ended
-    except OSError as error:
-        raise ExecutionError(f"{error}. {next_step()}") from error
 
 
 def _show_status(facts: dict[str, Any], json: bool) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_cases import one_line
 from numpy.typing import NDArray
 
 from pate.progress import tracked
@@ -76,15 +77,6 @@ def counts(path: Path) -> NDArray[Any]:
     with np.load(path) as archive:
         found: NDArray[Any] = archive["counts"]
     return found
-
-
-def one_line(ran: Any, message: str, code: int = 2) -> None:
-    """The command failed with one line that says so, and without a traceback."""
-    assert ran.code == code, ran
-    lines = [line for line in ran.err.splitlines() if line.startswith("pate: ")]
-    assert len(lines) == 1, ran.err
-    assert ran.err.splitlines()[-1] == lines[0]
-    assert message in lines[0]
 
 
 # From files to votes -------------------------------------------------------------------------------------------------------
@@ -218,10 +210,11 @@ def test_the_commands_in_the_documents_run(pate: Pate, tmp_path: Path, monkeypat
     pytest.importorskip("skops", reason="skops is not installed (extra 'train')")
     page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
     commands = re.findall(r"^\$ pate (.+)$", page, flags=re.MULTILINE)
-    assert len(commands) == 10
+    assert len(commands) == 16
     x, y = datasets.load_digits(return_X_y=True)
     np.savez(tmp_path / "ward.npz", x=x[:1200] / 16, y=y[:1200], ids=np.arange(1200))
     np.save(tmp_path / "queries.npy", x[1200:1210] / 16)
+    np.save(tmp_path / "public.npy", x[1200:] / 16)
     monkeypatch.chdir(tmp_path)
     for command in commands:
         ran = pate(*shlex.split(command))

@@ -1,0 +1,108 @@
+"""``pate ask``: answers to queries, paid for from a ledger, as a file that may be published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pate.commands.options import AggregatorName, Json, Settings, print_json
+from pate.commands.settings import parse_settings
+from pate.commands.trouble import in_words
+
+if TYPE_CHECKING:
+    from pate.ledger import Budget
+
+
+def ask(
+    votes: Annotated[Path, typer.Option("--votes", help="The file of `pate teachers vote` (private).")],
+    aggregator: AggregatorName,
+    ledger: Annotated[str, typer.Option("--ledger", help="The ledger: an SQLite file, or a PostgreSQL URL.")],
+    out: Annotated[Path, typer.Option("--out", help="A new file for the answers (public), for `pate student train`.")],
+    settings: Settings = [],  # noqa: B006  (typer reads the default)
+    budget_epsilon: Annotated[
+        float | None,
+        typer.Option("--budget-epsilon", help="Of all that is ever asked of these data; begins the ledger. Later not needed."),
+    ] = None,
+    delta: Annotated[
+        float | None, typer.Option("--delta", help="Of the budget, beside --budget-epsilon; 1e-5 unless given.")
+    ] = None,
+    queries: Annotated[
+        Path | None, typer.Option("--queries", help="The file of `pate student queries`: its rows go into the answers' file.")
+    ] = None,
+    dataset: Annotated[
+        str | None, typer.Option("--dataset", help="Fingerprint of the private data, where the votes do not state it.")
+    ] = None,
+    unit: Annotated[
+        str | None, typer.Option("--unit", help="Unit of privacy, where the votes do not state it; record unless given.")
+    ] = None,
+    teachers: Annotated[
+        int | None, typer.Option("--teachers", min=1, help="Number of voters, where partial votes do not state it.")
+    ] = None,
+    participation: Annotated[
+        int | None, typer.Option("--participation", min=1, help="Most votes of a voter, where partial votes do not state it.")
+    ] = None,
+    simulate: Annotated[
+        int | None, typer.Option("--simulate", metavar="SEED", help="Seeded noise: repeatable, stamped, not private.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Answer every query of a file of votes with noise, after charging the ledger for it.
+
+    If the budget does not cover it, nothing is drawn, charged or written. Prints no vote and no data-dependent figure.
+
+    Example: pate ask --votes votes.npz -a gnmax -s sigma=40 --ledger ledger.db --budget-epsilon 1 --out release.json
+    """
+    from pate.aggregators import make_aggregator
+    from pate.experiments.array_files import check_place_for
+    from pate.experiments.asking import AnswersNotWritten, ask_into, open_ledger
+    from pate.experiments.student_jobs import read_rows
+    from pate.experiments.vote_files import read_votes
+    from pate.noise import noise_for
+
+    mechanism = make_aggregator(aggregator, parse_settings(settings))
+    noise = noise_for("release") if simulate is None else noise_for("simulation", simulate)
+    budget = _budget(budget_epsilon, delta)
+    with in_words(lambda: "`pate ledger show` tells what was charged; no answers were written."):
+        check_place_for(out)
+        file = read_votes(votes, teachers=teachers, participation=participation)
+        rows = None if queries is None else read_rows(queries)
+        with open_ledger(ledger, file, dataset, unit, budget) as opened:
+            try:
+                release = ask_into(out, mechanism, file.votes, opened, queries=rows, noise=noise)
+            except AnswersNotWritten as error:
+                typer.echo(error.text)  # public and paid for: better on the terminal than lost
+                raise
+            spent, left = opened.spent(), opened.remaining()
+            facts = {
+                "release": str(out),
+                "asked": len(release),
+                "answered": int(release.answered.sum()),
+                "stamp": release.stamp,
+                "mechanism": dict(release.mechanism),
+                "fingerprint": opened.fingerprint,
+                "unit": opened.unit,
+                "budget": {"epsilon": opened.budget.epsilon, "delta": opened.budget.delta},
+                "spent": {"epsilon": spent.epsilon, "order": spent.order},
+                "remaining": left.fraction,
+            }
+    if json:
+        print_json(facts)
+        return
+    typer.echo(f"{release!r} in {out}.")
+    typer.echo(
+        f"Data set {facts['fingerprint']}: data-independent epsilon {spent.epsilon:.4f} spent of {opened.budget.epsilon:g} at "
+        f"delta {opened.budget.delta:g}, {left.fraction:.1%} of the budget left."
+    )
+
+
+def _budget(epsilon: float | None, delta: float | None) -> Budget | None:
+    from pate.errors import ParameterError
+    from pate.ledger import Budget
+
+    if epsilon is None:
+        if delta is not None:
+            raise ParameterError("--delta belongs to --budget-epsilon: give both, or none for a ledger that has its budget.")
+        return None
+    return Budget(epsilon, 1e-5 if delta is None else delta)
