@@ -28,6 +28,10 @@ _FIXMATCH_TABLE: Mapping[str, Any] = {
     "robust": 0.7,
 }
 
+_CLEAR: Mapping[str, Any] = {"wrong": 0.2, "sharpness": 2.0, "majority": 0.4}
+"""How to doubt answers where neighbours nearly always share a class. On 9,000 MNIST pictures with 5 of 50 medoids wrong, 30
+draws: 97.6% of them right in the mean, where the default gives 96.1% and believing every answer 93.1%."""
+
 PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType(
     {
         "vote-share": {
@@ -41,14 +45,14 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType(
             "kddcup99": {"base": "logistic", "parameters": {"C": 0.1}},
         },
         "spreading": {
-            "mnist": {"features": "contrastive", "sharpness": 2.0},
-            "fashion-mnist": {"features": HOG_PCA, "sharpness": 2.0},
+            "mnist": {"features": "contrastive", **_CLEAR},
+            "fashion-mnist": {"features": HOG_PCA, **_CLEAR},
         },
         "propagation": {
-            "mnist": {"sharpness": 2.0},
+            "mnist": dict(_CLEAR),
             "fashion-mnist": {
                 "features": HOG_PCA,
-                "sharpness": 2.0,
+                **_CLEAR,
                 "augment": "clothing",
                 "strength": 0.3,
                 "rate": 3e-3,

@@ -21,7 +21,7 @@ def demo(
     from rich.table import Table
 
     from pate.execution import OnRay, Serial
-    from pate.experiments.digits import DELTA, run
+    from pate.experiments.demo import DELTA, run
     from pate.noise import noise_for
 
     console = Console()
@@ -46,7 +46,7 @@ def demo(
         f"Both looked at the same private data, so the ledger adds them up: epsilon {result.total.epsilon:.3f} spent of "
         f"{result.budget.epsilon:g}.\n"
         f"{result.outcomes[0].release.stamp.capitalize()}. A data-dependent epsilon is itself private: for the owner only.\n"
-        f"Next: pate ledger show {result.ledger_path}",
+        f"Next: pate ledger show {result.ledger_path}, pate student show {directory / 'student-1.zip'}",
         highlight=False,
         soft_wrap=True,
     )

@@ -19,9 +19,9 @@ from pate.student.answers import Answers
 from pate.student.base import Student, json_settings
 from pate.student.diary import Diary
 from pate.student.graph.neighbours import graph_of, nearest, similarity, unit_length
-from pate.student.graph.spreading import beliefs_about, class_scores, reach_of
+from pate.student.graph.spreading import Doubt, beliefs_about, class_scores, reach_of
 from pate.student.records import FeaturesSpec, Float32Array, float_records, make_features
-from pate.validation import positive, whole
+from pate.validation import whole
 
 _FEATURES, _ARRAYS = "features.npz", "graph.npz"
 
@@ -37,8 +37,8 @@ class Spreading(Student):
     alpha: how far labels spread, above 0 and below 1.
     wrong: the chance that an answer is wrong, by noise or by the teachers' own errors: answers that the others contradict are
         doubted accordingly. 0 believes every answer.
-    sharpness: how much the others' word counts in that. 1 never cost accuracy where it was tried; 2 is better on features whose
-        neighbours nearly always share a class.
+    sharpness, majority: how much the others' word counts in that, and how large a share of it must name one class. The defaults
+        are careful; 2.0 and 0.4 mend more answers where neighbours nearly always share a class, and spoil right ones elsewhere.
     shape: of one record, for flat pictures.
     """
 
@@ -50,14 +50,19 @@ class Spreading(Student):
     alpha: float = 0.99
     wrong: float = 0.1
     sharpness: float = 1.0
+    majority: float = 0.5
     shape: Sequence[int] | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
         whole(self.neighbours, "spreading neighbours", 1)
-        check_spreading(self.alpha, self.wrong, self.sharpness)
+        check_alpha(self.alpha)
+        self._doubt()
         self.shape = None if self.shape is None else list(self.shape)
         json_settings(self)
+
+    def _doubt(self) -> Doubt:
+        return Doubt(self.wrong, self.sharpness, self.majority)
 
     def _fit(self, x: NDArray[Any], answers: Answers, diary: Diary) -> None:
         records = float_records(x, self.shape)
@@ -66,9 +71,7 @@ class Spreading(Student):
         with diary.stage("spreading", 2) as step:
             self._points = self._compared(records)
             step()
-            self._scores = spread_answers(
-                self._points, answers, self.neighbours, self.alpha, wrong=self.wrong, sharpness=self.sharpness
-            )
+            self._scores = spread_answers(self._points, answers, self.neighbours, self.alpha, self._doubt())
             step()
 
     def _compared(self, records: Float32Array) -> Float32Array:
@@ -94,19 +97,12 @@ class Spreading(Student):
             self._points, self._scores = arrays["points"], arrays["scores"]
 
 
-def spread_answers(
-    points: Float32Array, answers: Answers, neighbours: int, alpha: float, *, wrong: float, sharpness: float
-) -> FloatArray:
+def spread_answers(points: Float32Array, answers: Answers, neighbours: int, alpha: float, doubt: Doubt) -> FloatArray:
     """How likely each class is for each public record, float64[record, class], by the graph of ``points``."""
     reach = reach_of(graph_of(points, neighbours), answers.rows, alpha)
-    beliefs = beliefs_about(reach, answers.rows, answers.labels, answers.n_classes, wrong=wrong, sharpness=sharpness)
-    return class_scores(reach, beliefs)
+    return class_scores(reach, beliefs_about(reach, answers.rows, answers.labels, answers.n_classes, doubt))
 
 
-def check_spreading(alpha: float, wrong: float, sharpness: float) -> None:
-    """Raise unless all are in their ranges."""
-    positive(sharpness, "sharpness")
+def check_alpha(alpha: float) -> None:
     if not 0 < alpha < 1:
         raise StudentError(f"alpha must be above 0 and below 1, got {alpha!r}.")
-    if not 0 <= wrong < 0.5:
-        raise StudentError(f"wrong, the chance that an answer is wrong, must be at least 0 and below 0.5, got {wrong!r}.")

@@ -17,7 +17,8 @@ from pate.public import PublicData
 from pate.student.base import json_settings
 from pate.student.diary import Diary
 from pate.student.graph.neighbours import unit_length
-from pate.student.graph.spreading_student import check_spreading, spread_answers
+from pate.student.graph.spreading import Doubt
+from pate.student.graph.spreading_student import check_alpha, spread_answers
 from pate.student.neural.augment import fixed_views
 from pate.student.neural.base import Lesson, NeuralStudent
 from pate.student.neural.descent import Average, adamw, descend
@@ -46,7 +47,7 @@ class Propagation(NeuralStudent):
     rounds, steps: rounds of spreading and training, and steps of training in each.
     robust: q of the generalised cross entropy, 0 to 1: how much wrong targets are borne.
     mix: the share of spreading, against the network's predictions, in the targets of later rounds.
-    neighbours, alpha, wrong, sharpness: of the spreading.
+    neighbours, alpha, wrong, sharpness, majority: of the spreading.
     """
 
     name: ClassVar[str] = "propagation"
@@ -60,6 +61,7 @@ class Propagation(NeuralStudent):
     alpha: float = 0.99
     wrong: float = 0.1
     sharpness: float = 1.0
+    majority: float = 0.5
     steps: int = 300
     public_batch: int = 256
     rate: float = 2e-3
@@ -70,13 +72,17 @@ class Propagation(NeuralStudent):
         super().__post_init__()
         whole(self.rounds, "propagation rounds", 1)
         whole(self.neighbours, "propagation neighbours", 1)
-        check_spreading(self.alpha, self.wrong, self.sharpness)
+        check_alpha(self.alpha)
+        self._doubt()
         for what in ("mix", "robust"):
             if not 0 <= getattr(self, what) <= 1:
                 raise StudentError(f"propagation {what} must be between 0 and 1, got {getattr(self, what)!r}.")
         if self.start not in ("auto", "features", "fresh"):
             raise StudentError(f"propagation start must be 'auto', 'features' or 'fresh', got {self.start!r}.")
         json_settings(self)
+
+    def _doubt(self) -> Doubt:
+        return Doubt(self.wrong, self.sharpness, self.majority)
 
     def _train(self, lesson: Lesson, diary: Diary) -> Net:
         shape = tuple(lesson.public.shape[1:])
@@ -94,9 +100,7 @@ class Propagation(NeuralStudent):
             net.body.load_state_dict(features.network().state_dict())
         predicted: Tensor | None = None
         for turn in range(1, self.rounds + 1):
-            scores = spread_answers(
-                points, lesson.answers, self.neighbours, self.alpha, wrong=self.wrong, sharpness=self.sharpness
-            )
+            scores = spread_answers(points, lesson.answers, self.neighbours, self.alpha, self._doubt())
             targets = torch.from_numpy(scores).to(lesson.public)
             if predicted is not None:
                 targets = self.mix * targets + (1 - self.mix) * predicted

@@ -24,6 +24,7 @@ from pate.references import construct, did_you_mean, load_reference
 from pate.student.answers import Answers
 from pate.student.base import Student, json_settings
 from pate.student.diary import Diary
+from pate.student.graph.spreading import Doubt
 from pate.student.graph.spreading_student import spread_answers
 from pate.student.tabular.scaling import Scaling
 from pate.validation import whole
@@ -48,7 +49,7 @@ BASES: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
 """name -> class and the parameters it is given here."""
 
 _SCALING, _MODEL = "scaling.npz", "model.skops"
-_NEIGHBOURS, _ALPHA, _SHARPNESS = 10, 0.99, 1.0  # of the spreading
+_NEIGHBOURS, _ALPHA = 10, 0.99  # of the spreading
 _LEAST = 1e-12
 
 
@@ -93,8 +94,7 @@ class SelfTraining(Student):
         whole(self.rounds, f"{self.title} rounds", 0)
         if not 0 < self.adopt <= 1:
             raise StudentError(f"{self.title} adopt must be above 0 and at most 1, got {self.adopt!r}.")
-        if not 0 <= self.wrong < 0.5:
-            raise StudentError(f"{self.title} wrong must be at least 0 and below 0.5, got {self.wrong!r}.")
+        Doubt(self.wrong)  # checks it
         self.parameters = None if self.parameters is None else dict(self.parameters)
         json_settings(self)
 
@@ -110,7 +110,7 @@ class SelfTraining(Student):
         with diary.stage("rounds", self.rounds + 1) as step:
             if self.start == "spreading":
                 points = public.astype(np.float32)
-                scores = spread_answers(points, answers, _NEIGHBOURS, _ALPHA, wrong=self.wrong, sharpness=_SHARPNESS)
+                scores = spread_answers(points, answers, _NEIGHBOURS, _ALPHA, Doubt(self.wrong))
                 pseudo = pseudo_labels(scores, 1.0, None)
             self._learn(public, answers, pseudo)
             step(pseudo_labels=len(pseudo[0]))

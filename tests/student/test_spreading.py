@@ -15,7 +15,7 @@ from pate.arrays import IntArray
 from pate.features.kmeans import kmeans
 from pate.student.base import Student
 from pate.student.graph.neighbours import graph_of, nearest, unit_length
-from pate.student.graph.spreading import beliefs_about, class_scores, reach_of, territories
+from pate.student.graph.spreading import Doubt, beliefs_about, class_scores, reach_of, territories
 from pate.student.graph.spreading_student import Spreading
 
 
@@ -67,7 +67,7 @@ def test_a_wrong_answer_is_doubted_and_a_lonely_class_is_believed() -> None:
     x = np.concatenate([random.normal(place, 0.3, (60, 2)) for place in (0, 4, 8)]).astype(np.float32)
     rows = np.array([0, 10, 20, 30, 60, 70, 80, 90, 120])
     labels = np.array([0, 0, 0, 1, 1, 1, 1, 1, 2])  # the fourth is wrong; the last is alone in its class
-    beliefs = beliefs_about(reach_of(graph_of(x, 6), rows, 0.99), rows, labels, 3, wrong=0.1, sharpness=1.0)
+    beliefs = beliefs_about(reach_of(graph_of(x, 6), rows, 0.99), rows, labels, 3, Doubt())
     np.testing.assert_allclose(beliefs.sum(axis=1), 1)
     assert beliefs[3].argmax() == 0
     assert beliefs[-1].tolist() == [0, 0, 1]
@@ -108,7 +108,7 @@ def test_doubt_helps_on_digits_with_wrong_labels() -> None:
     reach = reach_of(graph_of(unit_length(flat), 10), asked, 0.99)
 
     def score(labels: IntArray, wrong: float) -> float:
-        beliefs = beliefs_about(reach, asked, labels, 10, wrong=wrong, sharpness=1.0)
+        beliefs = beliefs_about(reach, asked, labels, 10, Doubt(wrong))
         return float((class_scores(reach, beliefs).argmax(axis=1) == y[public]).mean())
 
     gains = []
