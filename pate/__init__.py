@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pate.privacy.curve import DEFAULT_ORDERS, RdpCurve
     from pate.public import PublicData
     from pate.release import ABSTAIN, Electorate, Release
+    from pate.student import Student, select_queries
     from pate.teachers import Ensemble, Partition, PrivateData, StoredData, StoredPartition, nearest_votes
     from pate.votes import Votes
 
@@ -50,12 +51,14 @@ __all__ = [
     "SimulatedNoise",
     "StoredData",
     "StoredPartition",
+    "Student",
     "Votes",
     "VotesError",
     "__version__",
     "account",
     "ask",
     "nearest_votes",
+    "select_queries",
 ]
 
 _HOME = {
@@ -84,11 +87,13 @@ _HOME = {
     "SimulatedNoise": "pate.noise",
     "StoredData": "pate.teachers",
     "StoredPartition": "pate.teachers",
+    "Student": "pate.student",
     "Votes": "pate.votes",
     "VotesError": "pate.errors",
     "account": "pate.experiments.accounting",
     "ask": "pate.aggregators",
     "nearest_votes": "pate.teachers",
+    "select_queries": "pate.student",
 }
 
 

@@ -14,8 +14,9 @@ from torch.nn import functional
 from pate.student.neural.base import Lesson, NeuralStudent
 from pate.student.neural.descent import one_cycle
 from pate.student.neural.gan_nets import LATENT, Units, make_generator, without_batch_norm
+from pate.student.neural.losses import generalised_cross_entropy
 from pate.student.neural.nets import Net
-from pate.student.neural.vat import bounded_cross_entropy, check_losses, entropy_of, ramped
+from pate.student.neural.vat import check_losses, entropy_of, ramped
 from pate.validation import positive, whole
 
 
@@ -71,7 +72,7 @@ class GAN(NeuralStudent):
             made, distance = match_features(net, generator, optimiser, embedded.detach())
             guesses = net.head(embedded)
             grown = ramped(step, self.ramp * self.steps)
-            known = bounded_cross_entropy(scores, labels, grown * self.bound)
+            known = generalised_cross_entropy(scores, labels, grown * self.bound).mean()
             told = telling_loss(guesses, net.head(made))
             doubt = entropy_of(guesses)
             parts = {"labelled": known, "telling": told, "entropy": doubt, "distance": distance}

@@ -15,6 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from pate.errors import StudentError
 from pate.student.neural.base import Lesson, NeuralStudent
+from pate.student.neural.losses import generalised_cross_entropy
 from pate.student.neural.nets import Net
 from pate.validation import positive, whole
 
@@ -33,7 +34,7 @@ class VAT(NeuralStudent):
     power_steps: rounds of power iteration. One is enough in the paper.
     weight, entropy: of the two losses on public records; 0 leaves one out.
     bound: 0 for cross-entropy on the labelled queries; up to 1, the less a wrong label can pull, see
-        :func:`bounded_cross_entropy`.
+        :func:`~pate.student.neural.losses.generalised_cross_entropy`.
     ramp: share of the steps over which ``entropy`` and ``bound`` grow from 0. From the start, both would make the first
         guesses final.
     public_strength: of the random variants of public records that smoothness is asked of; ``strength`` is for labelled ones.
@@ -64,7 +65,7 @@ class VAT(NeuralStudent):
             grown = ramped(step, self.ramp * self.steps)
             with still_statistics(net):
                 scores = net(lesson.augment(records, self.strength))
-            known = bounded_cross_entropy(scores, labels, grown * self.bound)
+            known = generalised_cross_entropy(scores, labels, grown * self.bound).mean()
             seen = lesson.augment(public, self.public_strength)
             clean = net(seen)  # the one pass that moves the running statistics: predictions are for records like these
             with still_statistics(net):
@@ -135,19 +136,6 @@ def worst_direction(net: nn.Module, x: Tensor, scores: Tensor, ball: Ball, xi: f
         moved = divergence(scores, net(x + ball.unit * (xi * ball.epsilon) * step))
         (direction,) = torch.autograd.grad(moved, step)
     return ball.surface(direction)
-
-
-def bounded_cross_entropy(scores: Tensor, labels: Tensor, bound: float) -> Tensor:
-    """Mean of (1 - p^bound) / bound, p the probability of the label, for scores [record, class]; bound 0: -log p.
-
-    It is at most 1 / ``bound``, and a label that the network finds unlikely hardly pulls: wrong labels are left behind once the
-    right ones agree. Zhang and Sabuncu, "Generalized Cross Entropy Loss" (2018, arXiv 1805.07836).
-    """
-    if bound == 0:
-        return functional.cross_entropy(scores, labels)
-    logs = scores.log_softmax(dim=1).gather(1, labels[:, None])
-    loss: Tensor = -torch.special.expm1(bound * logs).mean() / bound
-    return loss
 
 
 def divergence(scores: Tensor, others: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from pate.release import Release
 from pate.student.base import Student
 from pate.student.neural.nets import make_net
 from pate.student.neural.supervised import Supervised
-from pate.student.neural.vat import VAT, Ball, bounded_cross_entropy, divergence, still_statistics, worst_direction
+from pate.student.neural.vat import VAT, Ball, divergence, still_statistics, worst_direction
 
 SMALL = {"width": 64, "steps": 150, "batch": 32, "augment": "none"}
 
@@ -116,14 +116,6 @@ def test_adversarial_passes_leave_the_running_statistics_alone():
     assert all(torch.equal(value, before[name]) for name, value in net.named_buffers())
     net(records)
     assert not all(torch.equal(value, before[name]) for name, value in net.named_buffers())
-
-
-def test_bounded_cross_entropy_lies_between_cross_entropy_and_one_minus_probability():
-    scores, labels = torch.randn(20, 4) * 3, torch.randint(0, 4, (20,))
-    chosen = scores.softmax(dim=1)[torch.arange(20), labels]
-    assert torch.allclose(bounded_cross_entropy(scores, labels, 1.0), (1 - chosen).mean())
-    assert torch.allclose(bounded_cross_entropy(scores, labels, 1e-4), -chosen.log().mean(), rtol=1e-2)
-    assert torch.equal(bounded_cross_entropy(scores, labels, 0.0), nn.functional.cross_entropy(scores, labels))
 
 
 @pytest.mark.parametrize(
