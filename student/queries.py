@@ -14,9 +14,11 @@ from pate.arrays import FloatArray, IntArray
 from pate.digests import row_digests
 from pate.errors import StudentError
 from pate.features.base import Features
+from pate.features.cache import fit_cached
 from pate.public import PublicData, numeric_records
 from pate.references import did_you_mean, load_reference
 from pate.student.base import Student
+from pate.student.records import float_records
 from pate.student.spread import clusters, farthest_first
 from pate.validation import whole
 
@@ -189,8 +191,9 @@ def _space(x: NDArray[Any], features: Features | ArrayLike | None) -> NDArray[An
     if features is None:
         return x.reshape(len(x), -1)
     if isinstance(features, Features):
-        fitted = features if features.fitted_on is not None else features.fit(PublicData(x))
-        return fitted.transform(x).reshape(len(x), -1)
+        records = float_records(x)
+        fitted = features if features.fitted_on is not None else fit_cached(features, PublicData(records))
+        return fitted.transform(records).reshape(len(x), -1)
     given = numeric_records(features, "select_queries, features")
     if len(given) != len(x):
         raise StudentError(f"features must have a row for each of {len(x)} public records, got {len(given)}.")

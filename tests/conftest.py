@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,14 @@ def _plain_floats(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain_floats(item) for item in value]
     return float(value) if value in ("inf", "-inf") else value
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Fitted features go to a folder of the tests: the user's own is neither read nor filled."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(scope="session")

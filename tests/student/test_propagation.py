@@ -19,9 +19,8 @@ from pate.student.queries import select_queries
 SMALL: dict[str, Any] = {"width": 8, "rate": 5e-3, "seed": 1}
 
 
-def test_on_digits_it_beats_supervised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_digits_it_beats_supervised() -> None:
     """30 medoids of 800 digits, 2 answers wrong; the same network and as many steps. Fixed seed; margin 4 points."""
-    monkeypatch.setenv("PATE_CACHE", str(tmp_path / "cache"))
     x, y = digits()
     asked = select_queries(x[:800], 30)
     labels = y[asked].copy()
@@ -40,8 +39,7 @@ def test_on_digits_it_beats_supervised(tmp_path: Path, monkeypatch: pytest.Monke
     assert {"loss", "agreement"} <= student.record["history"][-1].keys()
 
 
-def test_the_same_seed_is_the_same_student_also_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATE_CACHE", str(tmp_path / "cache"))
+def test_the_same_seed_is_the_same_student_also_from_a_file(tmp_path: Path) -> None:
     x, y = digits()
     release = released(y[:20], 10)
     student, again, other = (
@@ -57,8 +55,7 @@ def test_the_same_seed_is_the_same_student_also_from_a_file(tmp_path: Path, monk
     np.testing.assert_array_equal(Student.load(tmp_path / "student.zip").predict_proba(x[60:90]), found)
 
 
-def test_the_network_starts_as_the_self_supervised_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATE_CACHE", str(tmp_path / "cache"))
+def test_the_network_starts_as_the_self_supervised_one(tmp_path: Path) -> None:
     x, y = digits()
     pictures = np.kron(x[:60], np.ones((2, 2), dtype=np.float32))  # 16 x 16: the least that Contrastive takes is 12 x 12
     tiny = {"name": "contrastive", "settings": {"features": 8, "epochs": 1, "batch": 30, "channels": [2, 2, 4]}}
@@ -76,9 +73,8 @@ def test_the_network_starts_as_the_self_supervised_one(tmp_path: Path, monkeypat
     )
 
 
-def test_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table() -> None:
     """Rings, 12 answers of 400: a linear teacher could not, the graph can."""
-    monkeypatch.setenv("PATE_CACHE", str(tmp_path / "cache"))
     x, y = rings(600)
     asked = np.arange(12)
     student = Propagation(rounds=1, steps=120, strength=0.0, neighbours=6, features="identity", **SMALL)
