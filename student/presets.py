@@ -57,6 +57,7 @@ PRESETS: Mapping[str, Mapping[str, Settings]] = MappingProxyType(
         "spreading": {
             "mnist": {"features": "contrastive", **_CLEAR},
             "fashion-mnist": {"features": HOG_PCA, **_CLEAR},
+            **_on_tables({"features": "standardise", "unit": False}),
         },
         "propagation": {
             "mnist": _CLEAR,
@@ -68,6 +69,7 @@ PRESETS: Mapping[str, Mapping[str, Settings]] = MappingProxyType(
                 "precision": "bfloat16",
                 **_CLEAR,
             },
+            **_on_tables({"net": "mlp", "width": 32, "strength": 0.5}),
         },
         "self-training": {
             "adult": {"base": "logistic"},

@@ -139,7 +139,7 @@ def test_the_rest_is_a_mixture_of_exponential_variables(counts: list[float], x: 
     assert (log_density(x + step) + step >= log_density(x) - 1e-12).all()
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(places, places, shifts)
 def test_steps_of_the_proof_that_bound_ratios(u: float, v: float, d: float) -> None:
     """Chances sum to 1; their logs have slope at most 1 in each coordinate; a falls and b rises by the move."""
@@ -154,7 +154,7 @@ def test_steps_of_the_proof_that_bound_ratios(u: float, v: float, d: float) -> N
             assert there[1] >= here[1] - 1e-14
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(places, places, st.floats(0.001, 0.5), st.floats(0.001, 0.5))
 def test_interpolation_is_within_the_slack(u: float, v: float, width: float, height: float) -> None:
     """Section 9.4, across kinks too: every chance on a box against the bilinear interpolation of its corners."""
@@ -185,7 +185,7 @@ def test_box_bound_holds_inside_the_box(u: float, v: float, width: float, height
         assert (inside <= bound * (1 + 1e-9) + 1e-15).all()
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=600, deadline=None)
 @given(places, places, shifts, some_orders)
 def test_each_step_of_the_reduction(u: float, v: float, d: float, a: float) -> None:
     """Section 9.3: outside the two strips, what a point costs is at most what the proof says."""

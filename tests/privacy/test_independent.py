@@ -35,7 +35,7 @@ def winner_log_chances(counts: IntArray, sigma: float) -> FloatArray:
     return log_chances
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(cases(st.floats(1, 300)))
 def test_moving_a_vote_never_costs_more_than_the_bound(case: Case) -> None:
     before, after = (winner_log_chances(counts, case.scale) for counts in (case.counts, case.moved))

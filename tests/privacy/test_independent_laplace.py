@@ -30,7 +30,7 @@ def cost_between(before: IntArray, after: IntArray, gamma: float) -> FloatArray:
     return divergence(*laplace_max_log_probs(np.array([before, after]), gamma), ORDERS)
 
 
-@settings(max_examples=1200, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(cases(SCALES))
 def test_moving_a_vote_never_costs_more_than_the_bound(case: Case) -> None:
     cost = cost_between(case.counts, case.moved, 1 / case.scale)

@@ -53,7 +53,7 @@ def test_the_votes_differ_between_teachers(serial: dict[str, tuple[Any, ...]]) -
         assert (counts.sum(axis=1) == len(predictions)).all()
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_ray_on_this_machine_gives_the_same_bits(workers: int, serial: dict[str, tuple[Any, ...]], tmp_path: Path) -> None:
     with OnRay(workers=workers) as executor:
         agree(everything(executor, tmp_path), serial)
