@@ -41,8 +41,8 @@ class GAN(NeuralStudent):
 
     name: ClassVar[str] = "gan"
 
-    weight: float = 1.0
-    entropy: float = 0.3
+    weight: float = 0.3
+    entropy: float = 1.0
     generator_width: int = 16
     generator_rate: float = 3e-3
     bound: float = 0.7
