@@ -48,7 +48,7 @@ def test_beats_supervised_with_the_same_net_by_two_points_and_itself_without_gen
         return float(np.mean([each.score(x, y) for each in fitted]))
 
     plain = {"entropy": 0.0, "bound": 0.0}
-    found = right(GAN, **plain)
+    found = right(GAN, **plain, weight=1.0)
     assert found >= right(Supervised, net="pate.student.neural.gan_nets:discriminator") + 0.02
     assert found >= right(GAN, **plain, weight=0.0) + 0.03
 
