@@ -25,6 +25,9 @@ _TABLE: Settings = {"net": "mlp", "width": 32, "steps": 200}
 _PICTURE: Settings = {"width": 16, "views": 9}
 _CLOTHES: Settings = {**_PICTURE, "augment": "clothing", "strength": 0.4}
 
+_PLAIN: Settings = {"entropy": 0.0, "bound": 0.0}
+"""For VAT and GAN where classes are not clusters: neither sure of itself nor deaf to single labels."""
+
 
 def _on_tables(settings: Settings) -> dict[str, Settings]:
     return dict.fromkeys(("adult", "diabetes", "kddcup99"), settings)
@@ -39,13 +42,13 @@ PRESETS: Mapping[str, Mapping[str, Settings]] = MappingProxyType(
         },
         "vat": {
             "mnist": {**_PICTURE, "steps": 800},
-            "fashion-mnist": {**_CLOTHES, "steps": 800, "public_strength": 0.3},
-            **_on_tables(_TABLE),
+            "fashion-mnist": {**_CLOTHES, **_PLAIN, "steps": 800, "public_strength": 0.3, "radius": 0.05},
+            **_on_tables({**_TABLE, **_PLAIN}),
         },
         "gan": {
             "mnist": {**_PICTURE, "steps": 800, "weight": 0.3, "entropy": 1.0},
-            "fashion-mnist": {**_CLOTHES, "steps": 800, "weight": 0.3, "entropy": 1.0, "public_strength": 0.3},
-            **_on_tables(_TABLE),
+            "fashion-mnist": {**_CLOTHES, **_PLAIN, "steps": 800, "public_strength": 0.3},
+            **_on_tables({**_TABLE, **_PLAIN}),
         },
         "fixmatch": {
             "mnist": _PICTURE,
