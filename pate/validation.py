@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Mapping
 from numbers import Integral, Real
 
 from pate.errors import ParameterError
@@ -18,3 +20,14 @@ def whole(value: object, what: str, least: int) -> None:
     """Raise unless ``value`` is a whole number of at least ``least``."""
     if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < least:
         raise ParameterError(f"{what} must be a whole number of at least {least}, got {value!r}.")
+
+
+def json_values(settings: Mapping[str, object], subject: str) -> None:
+    """Raise unless ``settings`` are JSON values."""
+    try:
+        json.dumps(settings)
+    except TypeError as error:
+        raise ParameterError(
+            f"{subject}: settings must be JSON values, so that a recipe can hold them: {error}. Name your own parts as "
+            "'package.module:attribute'."
+        ) from None

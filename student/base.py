@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import os
 import sys
 import time
@@ -204,14 +203,3 @@ def _versions() -> dict[str, str]:
     """What the libraries call themselves: the same seed repeats a student on the same versions and kind of machine."""
     loaded = {name: getattr(sys.modules.get(name), "__version__", None) for name in ("numpy", "scipy", "sklearn", "torch")}
     return {name: str(version) for name, version in loaded.items() if version} | {"python": sys.version.split()[0]}
-
-
-def json_settings(student: Student) -> None:
-    """Raise unless the settings of ``student`` are JSON values; for the end of a constructor that takes free-form ones."""
-    try:
-        json.dumps(student.settings())
-    except TypeError as error:
-        raise StudentError(
-            f"{student.title}: settings must be JSON values, so that a recipe can hold them: {error}. Name your own parts as "
-            "'package.module:attribute'."
-        ) from None

@@ -25,7 +25,7 @@ _TABLE: Settings = {"net": "mlp", "width": 32, "steps": 200}
 _PICTURE: Settings = {"width": 16, "views": 9}
 _CLOTHES: Settings = {**_PICTURE, "augment": "clothing", "strength": 0.4}
 
-_PLAIN: Settings = {"entropy": 0.0, "bound": 0.0}
+_PLAIN: Settings = {"entropy": 0.0, "robust": 0.0}
 """For VAT and GAN where classes are not clusters: neither sure of itself nor deaf to single labels."""
 
 

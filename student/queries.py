@@ -94,10 +94,10 @@ def select_queries(
     x = numeric_records(x_public, "select_queries, x_public")
     whole(n, "select_queries n", 1)
     whole(seed, "select_queries seed", 0)
-    choose = _STRATEGIES.get(strategy)
+    choose = STRATEGIES.get(strategy)
     if choose is None and ":" not in strategy:
-        known = f"It must be {', '.join(_STRATEGIES)}, or 'package.module:function'."
-        raise StudentError(f"There is no query strategy {strategy!r}{did_you_mean(strategy, _STRATEGIES)} {known}")
+        known = f"It must be {', '.join(STRATEGIES)}, or 'package.module:function'."
+        raise StudentError(f"There is no query strategy {strategy!r}{did_you_mean(strategy, STRATEGIES)} {known}")
     before = _checked_asked(asked, len(x))
     left = np.setdiff1d(np.arange(len(x)), before)
     if n > len(left):
@@ -157,7 +157,7 @@ def _uncertainty(public: _Public, n: int) -> IntArray:
     return _filled(public, public.fresh[chosen[np.argsort(margins[chosen], kind="stable")]], n)
 
 
-_STRATEGIES: Mapping[str, _Strategy] = MappingProxyType(
+STRATEGIES: Mapping[str, _Strategy] = MappingProxyType(
     {
         "medoids": _medoids,
         "random": _random,

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import rankdata
 
-from pate.arrays import FloatArray, IntArray
 from pate.errors import PateError
 from pate.execution.base import Shared
 from pate.experiments.bench.student_questions import Subject, from_json
 from pate.experiments.datasets import Split
+from pate.experiments.evaluation import evaluate
 from pate.student.base import Student
 from pate.student.presets import presets_of
 from pate.student.registry import student
@@ -98,25 +97,6 @@ def own_cache(folder: str) -> Iterator[None]:
 
 def tested(fitted: Student, split: Split) -> dict[str, Any]:
     """The one look at the test split: everything is decided by now."""
-    x, y = split.test.open()
-    probabilities = fitted.predict_proba(x)
-    return {
-        "accuracy": float((probabilities.argmax(axis=1) == y).mean()),
-        "majority": float(np.bincount(y).max() / len(y)),
-        "auc": area_under_curve(probabilities[:, 1], y) if split.n_classes == 2 else None,
-        "tested": len(y),
-    }
-
-
-def area_under_curve(scores: FloatArray, y: IntArray) -> float | None:
-    """How often a record of class 1 scores higher than one of class 0; a tie is half. None where a class is missing.
-
-    >>> area_under_curve(np.array([0.1, 0.4, 0.35, 0.8]), np.array([0, 0, 1, 1]))
-    0.75
-    """
-    ones = int((y == 1).sum())
-    if not 0 < ones < len(y):
-        return None
-    # Mann and Whitney 1947, by ranks.
-    ranks = rankdata(scores)[y == 1].sum()
-    return float((ranks - ones * (ones + 1) / 2) / (ones * (len(y) - ones)))
+    assert split.test is not None  # every benchmark has one
+    found, _, _ = evaluate(fitted, split.test, split.n_classes)
+    return found.model_dump(include={"accuracy", "majority", "auc", "tested"})

@@ -17,7 +17,7 @@ from pate.arrays import IntArray
 from pate.errors import ParameterError
 from pate.execution.base import Shared
 from pate.experiments.datasets import Split, load
-from pate.experiments.planning import plan
+from pate.experiments.planning import least_sigma
 from pate.ledger import Budget
 from pate.noise import SimulatedNoise
 from pate.public import PublicData
@@ -29,7 +29,6 @@ from pate.teachers import Ensemble, Partition
 
 DELTA = 1e-5
 EPSILON = 0.5
-_SIGMA_STEP = 0.1  # votes: noise is rounded up to a tenth
 _PICTURES = ("supervised", "vat", "gan", "fixmatch", "spreading", "propagation")
 _TABLES = ("supervised", "vat", "fixmatch", "self-training", "vote-share")
 
@@ -109,6 +108,7 @@ def ask(subject: Subject, shared: Shared) -> dict[str, Any]:
     if problem.teachers:
         releases = [voted(split, queries, problem.teachers, subject.seed)]
     else:
+        assert split.public_labels is not None  # every benchmark knows them
         releases = flipped(split.public_labels.of(queries), split.n_classes, subject.noises, subject.seed)
     return {
         "queries": queries.tolist(),
@@ -145,28 +145,9 @@ def voted(split: Split, queries: IntArray, n_teachers: int, seed: int) -> Releas
             parts, "logistic", Path(folder) / "teachers", n_classes=split.n_classes, holdout=0.0, seed=seed, show="none"
         )
         votes = teachers.vote(split.public_x[queries])
-    return GNMax(sigma_for(len(queries), votes.electorate)).release(votes, SimulatedNoise(seed))
-
-
-def sigma_for(queries: int, electorate: Electorate, epsilon: float = EPSILON, delta: float = DELTA) -> float:
-    """The least sigma of GNMax, to a tenth of a vote, at which the data-independent cost of ``queries`` is ``epsilon``.
-
-    >>> sigma_for(200, Electorate(500, 2))
-    122.9
-    """
-    budget = Budget(epsilon, delta)
-
-    def affords(tenths: int) -> bool:
-        return plan("gnmax", {"sigma": tenths * _SIGMA_STEP}, budget, electorate)[0].queries >= queries
-
-    high = 1
-    while not affords(high):
-        high *= 2
-    low = high // 2
-    while high - low > 1:  # more noise buys more queries
-        middle = (low + high) // 2
-        low, high = (low, middle) if affords(middle) else (middle, high)
-    return round(high * _SIGMA_STEP, 1)
+    return GNMax(least_sigma("gnmax", len(queries), Budget(EPSILON, DELTA), votes.electorate)).release(
+        votes, SimulatedNoise(seed)
+    )
 
 
 def _as_json(release: Release) -> dict[str, Any]:

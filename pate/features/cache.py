@@ -20,6 +20,7 @@ import numpy as np
 from pate.errors import PateError
 from pate.features.base import Features, Progress
 from pate.features.combine import Chain, Concat
+from pate.places import cache_home
 from pate.public import PublicData
 
 _LIBRARIES = ("numpy", "scipy", "torch")
@@ -61,15 +62,8 @@ def fit_cached(
 
 def cache_folder() -> Path | None:
     """The default folder; None where there is not even a home."""
-    own, cache = os.environ.get("PATE_CACHE"), os.environ.get("XDG_CACHE_HOME", "")
-    if own:
-        return Path(own) / "features"
-    if Path(cache).is_absolute():  # others must be ignored, says the XDG base directory specification
-        return Path(cache) / "pate" / "features"
-    try:
-        return Path.home() / ".cache" / "pate" / "features"
-    except RuntimeError:
-        return None
+    home = cache_home()
+    return None if home is None else home / "features"
 
 
 def _key(features: Features, public: PublicData) -> str:

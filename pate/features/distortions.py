@@ -1,4 +1,4 @@
-"""Random variants of pictures, a whole batch at once. Imports torch: import it only where torch is wanted.
+"""Random variants of pictures and of rows of tables, a whole batch at once. Imports torch: import it where torch is wanted.
 
 torchvision's transforms draw one random number for a whole batch, so they must be called picture by picture; these draw
 for each picture. torchvision has no change of stroke thickness.
@@ -66,3 +66,11 @@ def cut_out(images: Tensor, strength: float) -> Tensor:
     rows, columns = torch.arange(height)[None, :, None] + 0.5, torch.arange(width)[None, None, :] + 0.5
     inside = ((rows - row).abs() <= half) & ((columns - column).abs() <= half)
     return images.masked_fill(inside[:, None].to(images.device), 0.0)
+
+
+@torch.no_grad()
+def columns_swapped(records: Tensor, share: float) -> Tensor:
+    """About ``share`` of the columns of each of records [record, column] taken from another of them."""
+    taken = torch.rand(records.shape, device=records.device) < share
+    donors = torch.argsort(torch.rand(records.shape, device=records.device), dim=0)
+    return torch.where(taken, records.gather(0, donors), records)

@@ -10,6 +10,7 @@ from torch.nn import functional
 from pate.arrays import FloatArray
 from pate.execution.threads import one_thread
 from pate.features.base import Progress
+from pate.features.distortions import columns_swapped
 
 _WEIGHT_DECAY = 1e-4
 
@@ -44,11 +45,13 @@ def train(
             order = torch.randperm(len(data))
             for step in range(steps):
                 true = data[order[step * batch : (step + 1) * batch]]
-                given, changed = corrupted(true, share)
+                given = columns_swapped(true, share)
                 values, mask = network(given).chunk(2, dim=1)
                 loss = functional.mse_loss(values, true)
                 if mask_weight:
-                    loss = loss + mask_weight * functional.binary_cross_entropy_with_logits(mask, changed.to(mask.dtype))
+                    loss = loss + mask_weight * functional.binary_cross_entropy_with_logits(
+                        mask, (given != true).to(mask.dtype)
+                    )
                 optimiser.zero_grad(set_to_none=True)
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimiser.step()
@@ -56,14 +59,6 @@ def train(
             if progress is not None:
                 progress("masked", epoch + 1, epochs)
         return [(_numbers(layer.weight).T, _numbers(layer.bias)) for layer in (first, second)]
-
-
-def corrupted(records: Tensor, share: float) -> tuple[Tensor, Tensor]:
-    """About ``share`` of the columns of each of records [record, column] from another of them, and which changed."""
-    taken = torch.rand(records.shape) < share
-    donors = torch.argsort(torch.rand(records.shape), dim=0)
-    variant = torch.where(taken, records.gather(0, donors), records)
-    return variant, variant != records
 
 
 def _numbers(values: Tensor) -> FloatArray:

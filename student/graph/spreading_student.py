@@ -16,12 +16,12 @@ from pate.features import Features
 from pate.features.cache import fit_cached
 from pate.public import PublicData
 from pate.student.answers import Answers
-from pate.student.base import Student, json_settings
+from pate.student.base import Student
 from pate.student.diary import Diary
 from pate.student.graph.neighbours import graph_of, nearest, similarity, unit_length
 from pate.student.graph.spreading import Doubt, beliefs_about, class_scores, reach_of
 from pate.student.records import FeaturesSpec, Float32Array, float_records, make_features
-from pate.validation import whole
+from pate.validation import json_values, whole
 
 _FEATURES, _ARRAYS = "features.npz", "graph.npz"
 
@@ -59,7 +59,7 @@ class Spreading(Student):
         check_alpha(self.alpha)
         self._doubt()
         self.shape = None if self.shape is None else list(self.shape)
-        json_settings(self)
+        json_values(self.settings(), self.title)
 
     def _doubt(self) -> Doubt:
         return Doubt(self.wrong, self.sharpness, self.majority)

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from pate.errors import StudentError
-from pate.features.distortions import cut_out, distorted, warped
+from pate.features.distortions import columns_swapped, cut_out, distorted, warped
 from pate.references import did_you_mean, load_reference
 
 Augment = Callable[[Tensor, float], Tensor]
@@ -45,9 +45,7 @@ def _varied(augment: Augment, records: Tensor, strength: float) -> Tensor:
 
 def table_variant(records: Tensor, strength: float) -> Tensor:
     """Some columns of each record taken from another record of the batch (SCARF, Bahri et al. 2022): 30% at strength 1."""
-    swapped = torch.rand(records.shape, device=records.device) < 0.3 * strength
-    donors = torch.argsort(torch.rand(records.shape, device=records.device), dim=0)
-    return torch.where(swapped, records.gather(0, donors), records)
+    return columns_swapped(records, 0.3 * strength)
 
 
 def photo_variant(pictures: Tensor, strength: float) -> Tensor:

@@ -43,11 +43,6 @@ class Lesson:
     augment: Augment
     answers: Answers
 
-    @property
-    def labelled(self) -> Tensor:
-        """float32[answer, ...]: the public records with a label."""
-        return self.public[self.rows]
-
     def labelled_batches(self, batch: int) -> Iterator[tuple[Tensor, Tensor]]:
         """(records, labels) again and again, in random order."""
         for chosen in endless(len(self.rows), batch):
@@ -133,9 +128,13 @@ class NeuralStudent(Student):
         return average.module  # type: ignore[return-value]
 
     def _build(self, input_shape: tuple[int, ...], n_classes: int) -> Net:
-        net = make_net(self.net, input_shape, n_classes, self.width).to(self.device)
+        net = self._blank(input_shape, n_classes).to(self.device)
         net.precision = getattr(torch, self.precision)
         return net
+
+    def _blank(self, input_shape: tuple[int, ...], n_classes: int) -> Net:
+        """The network before training."""
+        return make_net(self.net, input_shape, n_classes, self.width)
 
     def _probabilities(self, x: NDArray[Any]) -> NDArray[np.floating]:
         found = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +12,6 @@ from torch import Tensor, nn
 from pate.errors import StudentError
 from pate.student.diary import Diary
 
-Module = TypeVar("Module", bound=nn.Module)
 Loss = Callable[[float], Tensor | tuple[Tensor, dict[str, float]]]
 """(share of the steps done) -> the loss of the next step, and numbers to report beside it if there are any."""
 

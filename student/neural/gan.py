@@ -34,8 +34,8 @@ class GAN(NeuralStudent):
     entropy: weight of the entropy of predictions for public records; 0 is the paper's.
     generator_width: channels before its last layer for pictures, a quarter of the neurons of each layer for tables.
     generator_rate: its learning rate; it goes up and down as ``rate`` does.
-    bound: as for :class:`~pate.student.neural.vat.VAT`: 0 for cross-entropy, up to 1, the less a wrong label can pull.
-    ramp: share of the steps over which ``entropy`` and ``bound`` grow from 0.
+    robust: as for :class:`~pate.student.neural.vat.VAT`: 0 for cross-entropy, up to 1, the less a wrong label can pull.
+    ramp: share of the steps over which ``entropy`` and ``robust`` grow from 0.
     public_strength: of the random variants of public records; ``strength`` is for labelled ones.
     """
 
@@ -45,7 +45,7 @@ class GAN(NeuralStudent):
     entropy: float = 1.0
     generator_width: int = 16
     generator_rate: float = 3e-3
-    bound: float = 0.7
+    robust: float = 0.7
     ramp: float = 0.4
     public_strength: float = 0.5
 
@@ -55,8 +55,8 @@ class GAN(NeuralStudent):
         positive(self.generator_rate, f"{self.title} generator_rate")
         check_losses(self)
 
-    def _build(self, input_shape: tuple[int, ...], n_classes: int) -> Net:
-        return without_batch_norm(super()._build(input_shape, n_classes))
+    def _blank(self, input_shape: tuple[int, ...], n_classes: int) -> Net:
+        return without_batch_norm(super()._blank(input_shape, n_classes))
 
     def _loss(self, net: Net, average: Net, lesson: Lesson) -> Iterator[tuple[Tensor, dict[str, float]]]:
         for each in net.modules():
@@ -72,7 +72,7 @@ class GAN(NeuralStudent):
             made, distance = match_features(net, generator, optimiser, embedded.detach())
             guesses = net.head(embedded)
             grown = ramped(step, self.ramp * self.steps)
-            known = generalised_cross_entropy(scores, labels, grown * self.bound).mean()
+            known = generalised_cross_entropy(scores, labels, grown * self.robust).mean()
             told = telling_loss(guesses, net.head(made))
             doubt = entropy_of(guesses)
             parts = {"labelled": known, "telling": told, "entropy": doubt, "distance": distance}

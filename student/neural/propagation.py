@@ -14,7 +14,6 @@ from pate.errors import StudentError
 from pate.features import Contrastive, Features
 from pate.features.cache import fit_cached
 from pate.public import PublicData
-from pate.student.base import json_settings
 from pate.student.diary import Diary
 from pate.student.graph.neighbours import unit_length
 from pate.student.graph.spreading import Doubt
@@ -26,7 +25,7 @@ from pate.student.neural.inputs import endless
 from pate.student.neural.losses import generalised_cross_entropy
 from pate.student.neural.nets import Net
 from pate.student.records import FeaturesSpec, Float32Array, make_features
-from pate.validation import whole
+from pate.validation import json_values, whole
 
 _ROWS = 500
 
@@ -79,7 +78,7 @@ class Propagation(NeuralStudent):
                 raise StudentError(f"propagation {what} must be between 0 and 1, got {getattr(self, what)!r}.")
         if self.start not in ("auto", "features", "fresh"):
             raise StudentError(f"propagation start must be 'auto', 'features' or 'fresh', got {self.start!r}.")
-        json_settings(self)
+        json_values(self.settings(), self.title)
 
     def _doubt(self) -> Doubt:
         return Doubt(self.wrong, self.sharpness, self.majority)
@@ -155,15 +154,15 @@ class Propagation(NeuralStudent):
             )
         return possible and self.start != "fresh"
 
-    def _build(self, input_shape: tuple[int, ...], n_classes: int) -> Net:
+    def _blank(self, input_shape: tuple[int, ...], n_classes: int) -> Net:
         features = self._features(input_shape)
         if not self._starts_from(features):
-            return super()._build(input_shape, n_classes)
+            return super()._blank(input_shape, n_classes)
         assert isinstance(features, Contrastive)
         from pate.features.simclr import fresh_network
 
         body = fresh_network(input_shape[1:], features.channels, features.features)
-        return Net(body, features.features, n_classes).to(self.device)
+        return Net(body, features.features, n_classes)
 
 
 def _seen_by(net: Net, public: Tensor, count: int) -> tuple[Float32Array, Float32Array]:

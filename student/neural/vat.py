@@ -33,9 +33,9 @@ class VAT(NeuralStudent):
     xi: length of the step that finds the worst direction by finite differences, as a share of ``radius``.
     power_steps: rounds of power iteration. One is enough in the paper.
     weight, entropy: of the two losses on public records; 0 leaves one out.
-    bound: 0 for cross-entropy on the labelled queries; up to 1, the less a wrong label can pull, see
+    robust: 0 for cross-entropy on the labelled queries; up to 1, the less a wrong label can pull, see
         :func:`~pate.student.neural.losses.generalised_cross_entropy`.
-    ramp: share of the steps over which ``entropy`` and ``bound`` grow from 0. From the start, both would make the first
+    ramp: share of the steps over which ``entropy`` and ``robust`` grow from 0. From the start, both would make the first
         guesses final.
     public_strength: of the random variants of public records that smoothness is asked of; ``strength`` is for labelled ones.
     """
@@ -47,7 +47,7 @@ class VAT(NeuralStudent):
     power_steps: int = 1
     weight: float = 1.0
     entropy: float = 1.0
-    bound: float = 0.7
+    robust: float = 0.7
     ramp: float = 0.4
     public_strength: float = 0.5
 
@@ -65,7 +65,7 @@ class VAT(NeuralStudent):
             grown = ramped(step, self.ramp * self.steps)
             with still_statistics(net):
                 scores = net(lesson.augment(records, self.strength))
-            known = generalised_cross_entropy(scores, labels, grown * self.bound).mean()
+            known = generalised_cross_entropy(scores, labels, grown * self.robust).mean()
             seen = lesson.augment(public, self.public_strength)
             clean = net(seen)  # the one pass that moves the running statistics: predictions are for records like these
             with still_statistics(net):
@@ -83,7 +83,7 @@ def check_losses(student: NeuralStudent) -> None:
         ("weight", math.inf),
         ("entropy", math.inf),
         ("public_strength", math.inf),
-        ("bound", 1.0),
+        ("robust", 1.0),
         ("ramp", 1.0),
     ):
         value = getattr(student, what)

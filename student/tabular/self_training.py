@@ -22,12 +22,12 @@ from pate.execution.threads import one_thread
 from pate.extras import require
 from pate.references import construct, did_you_mean, load_reference
 from pate.student.answers import Answers
-from pate.student.base import Student, json_settings
+from pate.student.base import Student
 from pate.student.diary import Diary
 from pate.student.graph.spreading import Doubt
 from pate.student.graph.spreading_student import spread_answers
 from pate.student.tabular.scaling import Scaling
-from pate.validation import whole
+from pate.validation import json_values, whole
 
 Start = Literal["labels", "spreading"]
 Pseudo: TypeAlias = tuple[IntArray, IntArray, FloatArray]
@@ -96,7 +96,7 @@ class SelfTraining(Student):
             raise StudentError(f"{self.title} adopt must be above 0 and at most 1, got {self.adopt!r}.")
         Doubt(self.wrong)  # checks it
         self.parameters = None if self.parameters is None else dict(self.parameters)
-        json_settings(self)
+        json_values(self.settings(), self.title)
 
     def _fit(self, x: NDArray[Any], answers: Answers, diary: Diary) -> None:
         self._classifier_class()  # imports what is then held to one thread

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,7 +18,7 @@ from pate.teachers.family import Part, TeacherFamily
 from pate.teachers.neural.parts import find_augment, find_loss, find_schedule, make_module, make_optimiser
 from pate.teachers.neural.stacked import Slot, make_update, train_stack
 from pate.teachers.neural.training import Batches, as_inputs, final_state, own_randomness, train
-from pate.validation import whole
+from pate.validation import json_values, whole
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -102,13 +101,7 @@ class TorchTeachers(TeacherFamily[State]):
         self.reshape = None if reshape is None else list(reshape)
         self.strategy = strategy
         self.stack = stack
-        try:
-            json.dumps(self.settings())
-        except TypeError as error:
-            raise ParameterError(
-                f"{type(self).__name__}: settings must be JSON values, so that a recipe can hold them: {error}. Name your own "
-                "parts as 'package.module:attribute'."
-            ) from None
+        json_values(self.settings(), type(self).__name__)
 
     def settings(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}

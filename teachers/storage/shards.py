@@ -154,7 +154,8 @@ def _read_csv(file: BinaryIO, columns: Columns, url: str) -> _Raw:
     try:
         options = csv.ConvertOptions(column_types=as_text)
         table = csv.read_csv(file, read_options=csv.ReadOptions(use_threads=False), convert_options=options)
-    except arrow.ArrowException as error:
+        table.schema.names  # noqa: B018  (decoded when asked for: a file that is no text is told here)
+    except (arrow.ArrowException, UnicodeDecodeError) as error:
         raise PartitionError(f"Shard {url}: it cannot be read as .csv ({type(error).__name__}).") from error
     _check_rows(table.num_rows, url)
     raw = _from_table(table, _features(table.schema, columns, url), columns, url)

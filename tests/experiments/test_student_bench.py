@@ -13,10 +13,11 @@ from rich.console import Console
 
 from pate.errors import ParameterError
 from pate.experiments.bench import students as bench
-from pate.experiments.bench.student_cells import area_under_curve, learner
-from pate.experiments.bench.student_questions import PROBLEMS, Subject, flipped, sigma_for, voted
+from pate.experiments.bench.student_cells import learner
+from pate.experiments.bench.student_questions import PROBLEMS, Subject, flipped, voted
 from pate.experiments.datasets import load
-from pate.experiments.planning import plan
+from pate.experiments.evaluation import area_under_curve
+from pate.experiments.planning import least_sigma, plan
 from pate.experiments.plots import plot_students
 from pate.ledger import Budget
 from pate.release import Electorate
@@ -125,7 +126,7 @@ def test_wrong_labels_are_as_many_as_said_and_nested() -> None:
 @pytest.mark.parametrize(("queries", "epsilon"), [(200, 0.5), (50, 1.0)])
 def test_sigma_is_the_least_that_the_budget_allows(queries: int, epsilon: float) -> None:
     electorate = Electorate(500, 2)
-    sigma = sigma_for(queries, electorate, epsilon)
+    sigma = least_sigma("gnmax", queries, Budget(epsilon, 1e-5), electorate)
     bought = [plan("gnmax", {"sigma": each}, Budget(epsilon, 1e-5), electorate)[0].queries for each in (sigma, sigma - 0.1)]
     assert bought[0] >= queries > bought[1]
 
@@ -135,7 +136,7 @@ def test_real_teachers_answer_through_noise() -> None:
     split = load("digits")
     release = voted(split, np.arange(8), 20, seed=0)
     assert release.mechanism["aggregator"] == "gnmax"
-    assert release.mechanism["sigma"] == sigma_for(8, release.electorate)
+    assert release.mechanism["sigma"] == least_sigma("gnmax", 8, Budget(0.5, 1e-5), release.electorate)
     assert (release.electorate.n_teachers, release.mode) == (20, "simulation")
 
 

@@ -47,7 +47,7 @@ def test_beats_supervised_with_the_same_net_by_two_points_and_itself_without_gen
         fitted = (kind(**SMALL, **settings, seed=seed).fit(x, release, queries, show="none") for seed in (0, 1))
         return float(np.mean([each.score(x, y) for each in fitted]))
 
-    plain = {"entropy": 0.0, "bound": 0.0}
+    plain = {"entropy": 0.0, "robust": 0.0}
     found = right(GAN, **plain, weight=1.0)
     assert found >= right(Supervised, net="pate.student.neural.gan_nets:discriminator") + 0.02
     assert found >= right(GAN, **plain, weight=0.0) + 0.03
@@ -129,7 +129,7 @@ def test_telling_loss_is_that_of_one_more_class_with_a_fixed_score():
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"weight": -1.0}, {"entropy": float("inf")}, {"bound": 2.0}, {"generator_width": 0}, {"generator_rate": 0.0}]
+    "wrong", [{"weight": -1.0}, {"entropy": float("inf")}, {"robust": 2.0}, {"generator_width": 0}, {"generator_rate": 0.0}]
 )
 def test_wrong_parameters_are_named(wrong: dict[str, float]):
     with pytest.raises((StudentError, ParameterError), match=next(iter(wrong))):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from student_cases import digits, released, rings
 
-from pate.errors import StudentError
+from pate.errors import PateError, StudentError
 from pate.features import Contrastive
 from pate.student.base import Student
 from pate.student.neural.propagation import Propagation
@@ -93,7 +93,7 @@ def test_a_table() -> None:
     ],
 )
 def test_wrong_settings(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(StudentError, match=message):
+    with pytest.raises(PateError, match=message):
         Propagation(**settings)
 
 

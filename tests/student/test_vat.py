@@ -126,7 +126,7 @@ def test_adversarial_passes_leave_the_running_statistics_alone():
         {"power_steps": 0},
         {"weight": -1.0},
         {"entropy": float("nan")},
-        {"bound": 1.5},
+        {"robust": 1.5},
         {"ramp": -0.1},
     ],
 )
