@@ -18,6 +18,14 @@ class ParameterError(PateError, ValueError):
     """A parameter outside the range in which the mechanism or the bound is defined."""
 
 
+class RecipeError(ParameterError):
+    """A recipe that cannot be run. The message lists all that is wrong with it."""
+
+
+class DataError(ParameterError):
+    """Files or records that are missing, damaged, or not of the kind that was promised."""
+
+
 class NoiseError(PateError, RuntimeError):
     """A noise source asked to do something that would not be private, or not be what it says."""
 
@@ -46,14 +54,19 @@ class ExecutionError(PateError, RuntimeError):
     """Work that could not be run: no cluster, no memory, or processes that keep dying."""
 
 
+class ClusterError(ExecutionError):
+    """A Ray cluster or its job server that cannot be reached or will not take the work."""
+
+
 class ReferenceNotFound(PateError, LookupError):
     """A name that is no built-in, no entry point and no importable ``package.module:Class``."""
 
 
 class MissingExtra(PateError, ImportError):
-    """An optional dependency is not installed."""
+    """An optional dependency is not installed; or several, named with commas between them."""
 
     def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"{package} is not installed. Install it with: pip install 'pate[{extra}]'")
+        are, them = ("are", "them") if "," in package else ("is", "it")
+        super().__init__(f"{package} {are} not installed. Install {them} with: pip install 'pate[{extra}]'")
         self.package = package
         self.extra = extra

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 
 from pate.errors import MissingExtra
@@ -21,3 +23,22 @@ def require(module: str, extra: str) -> ModuleType:
         if (error.name or "").partition(".")[0] != package:
             raise  # it is installed but lacks something of its own: the hint would lead astray
         raise MissingExtra(package, extra) from None
+
+
+def require_all(extras: Mapping[str, str]) -> None:
+    """Raise one :class:`~pate.errors.MissingExtra` that names every missing package of ``extras``, module to extra, at once.
+
+    Nothing is imported, so that long work can ask at its beginning for all that its end will need.
+
+    >>> require_all({"json": "plot", "numpy": "train"})
+    """
+    missing = [module for module in extras if not _is_there(module)]
+    if missing:
+        raise MissingExtra(", ".join(missing), ",".join(dict.fromkeys(extras[module] for module in missing)))
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False

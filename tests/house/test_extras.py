@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pate.errors import MissingExtra, PateError
-from pate.extras import require
+from pate.extras import require, require_all
 
 ROOT = Path(__file__).parents[2]
 EXTRAS: dict[str, list[str]] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
@@ -72,6 +72,13 @@ def test_a_hidden_package_is_hinted_at_in_one_line() -> None:
     assert run.returncode != 0
     last = run.stderr.splitlines()[-1]
     assert last == "pate.errors.MissingExtra: matplotlib is not installed. Install it with: pip install 'pate[plot]'"
+
+
+def test_everything_that_is_missing_is_told_at_once() -> None:
+    with pytest.raises(MissingExtra) as caught:
+        require_all({"no_such_a": "train", "json": "plot", "no_such_b.inner": "ray", "no_such_c": "train"})
+    told = "no_such_a, no_such_b.inner, no_such_c are not installed. Install them with: pip install 'pate[train,ray]'"
+    assert str(caught.value) == told
 
 
 def test_every_module_imports_without_extras_or_hints_at_one() -> None:
