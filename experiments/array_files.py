@@ -55,24 +55,32 @@ def check_array_place(path: Path) -> None:
 
 def write_private_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """An .npz that only its owner can read, put in its place whole."""
-    _write_whole(path, 0o600, lambda file: np.savez_compressed(file, allow_pickle=False, **arrays))
+    write_whole(path, 0o600, lambda file: np.savez_compressed(file, allow_pickle=False, **arrays))
 
 
 def write_public_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """By the name's ending an .npz of all, or an .npy of the first alone; put in its place whole."""
     check_array_place(path)
     if path.suffix == ".npz":
-        _write_whole(path, 0o666, lambda file: np.savez_compressed(file, allow_pickle=False, **arrays))
+        write_whole(path, 0o666, lambda file: np.savez_compressed(file, allow_pickle=False, **arrays))
     else:
-        _write_whole(path, 0o666, lambda file: np.save(file, next(iter(arrays.values())), allow_pickle=False))
+        write_whole(path, 0o666, lambda file: np.save(file, next(iter(arrays.values())), allow_pickle=False))
 
 
-def _write_whole(path: Path, permissions: int, write: Callable[[IO[bytes]], None]) -> None:
+def write_text(path: Path, text: str, permissions: int = 0o666) -> None:
+    """A text file, put in its place whole."""
+    write_whole(path, permissions, lambda file: file.write(text.encode()))
+
+
+def write_whole(path: Path, permissions: int, write: Callable[[IO[bytes]], object]) -> None:
+    """What ``write`` writes, on the disk before it is called ``path``: after a crash there is all of it or nothing."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         # Of its own name and new, so that nobody has it open already.
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, permissions), "wb") as file:
             write(file)
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pate.arrays import IntArray
 from pate.errors import ParameterError
-from pate.experiments.datasets.base import DatasetSource, HiddenLabels, Split, TestSet
+from pate.experiments.datasets.base import Benchmark, HiddenLabels, Split, TestSet
 from pate.experiments.datasets.columns import Table, as_table
 from pate.experiments.datasets.files import KnownFile
 from pate.features.base import Float32Array
@@ -56,7 +56,7 @@ _MANUAL = ("Handlers-cleaners", "Other-service", "Farming-fishing", "Priv-house-
 
 
 @dataclass(frozen=True)
-class Adult(DatasetSource):
+class Adult(Benchmark):
     """Does a person earn more than 50,000 dollars a year? A table, encoded by declared constants.
 
     protocol: "A": adult.data private, the first 10,854 records of adult.test public, its last 5,427 for the test. "B": the
@@ -66,6 +66,7 @@ class Adult(DatasetSource):
     """
 
     name: ClassVar[str] = "adult"
+    files: ClassVar[tuple[KnownFile, ...]] = (TRAIN, TEST)
     protocol: str = "A"
     encoding: str = "small"
 

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pate.arrays import IntArray
-from pate.errors import ParameterError
+from pate.errors import DataError, ParameterError
+from pate.experiments.datasets.files import KnownFile
 from pate.teachers import PrivateData
 
 
@@ -48,7 +49,7 @@ made on it. If you must, open(again="why"): the reason is kept in TestSet.openin
         x, y = self._read()
         labels = np.asarray(y).astype(np.int64)
         if len(x) != len(labels) or not len(labels):
-            raise ParameterError(f"A test split needs a label for each record, got {len(x)} records and {len(labels)} labels.")
+            raise DataError(f"A test split needs a label for each record, got {len(x)} records and {len(labels)} labels.")
         return x, labels
 
     @property
@@ -92,9 +93,10 @@ class Split:
 
     private: records with labels; a record's id is its row in the source file.
     public_x: [record, ...], what students, features and queries are made of.
-    test: looked at once, at the end.
-    public_labels: for simulations only; no student is ever given it.
+    test: looked at once, at the end; None where there are no test records.
     class_names: of the classes 0, 1, …; public.
+    public_labels: for simulations only, no student is ever given it; None where nobody knows them.
+    test_is_public: whether figures about the test records may be published. No noise covers them.
     protocol: how the records were divided, in a line.
     """
 
@@ -102,9 +104,10 @@ class Split:
     protocol: str
     private: PrivateData
     public_x: NDArray[Any]
-    test: TestSet
-    public_labels: HiddenLabels
+    test: TestSet | None
     class_names: tuple[str, ...]
+    public_labels: HiddenLabels | None = None
+    test_is_public: bool = True
 
     @property
     def n_classes(self) -> int:
@@ -126,6 +129,22 @@ class DatasetSource(ABC):
     needs_files: ClassVar[bool] = True
     """Whether there is a directory to read from. Where not, ``load`` is given the current one."""
 
+    files: ClassVar[tuple[KnownFile, ...]] = ()
+    """What must lie there: for ``pate data list|fetch|verify``."""
+
+    @property
+    def benchmark(self) -> bool:
+        """Whether the records are public anyway, so that a run may be a seeded simulation."""
+        return False
+
     @abstractmethod
     def load(self, root: Path) -> Split:
         """Read what lies under ``root``, check it, divide it. Encodings use declared constants, no statistic of the data."""
+
+
+class Benchmark(DatasetSource):
+    """A public data set, on which PATE is tried out."""
+
+    @property
+    def benchmark(self) -> bool:
+        return True

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate.arrays import FloatArray
-from pate.errors import ParameterError
+from pate.errors import DataError
 from pate.features.base import Float32Array
 
 Columns = Mapping[str, Sequence[str]]
@@ -48,7 +48,7 @@ class Table:
             found = [place[each] for each in self.columns[name]]
         except KeyError as error:
             row = next(row for row, each in enumerate(self.columns[name]) if each not in place)
-            raise ParameterError(
+            raise DataError(
                 f"{self.source}, record {row}: {name} must be one of {', '.join(categories)}, found {error.args[0]!r}."
             ) from None
         return np.eye(len(categories) + 1, len(categories), dtype=np.float32)[found]
@@ -63,7 +63,7 @@ class Table:
         try:
             return np.array([float(each) for each in self.columns[name]])
         except ValueError as error:
-            raise ParameterError(f"{self.source}: {name} must be a number in every record: {error}.") from None
+            raise DataError(f"{self.source}: {name} must be a number in every record: {error}.") from None
 
 
 def _column(values: NDArray[Any]) -> Float32Array:
@@ -75,9 +75,9 @@ def as_table(source: str, names: Sequence[str], rows: Sequence[Sequence[str]], e
     """Rows of text as columns, if there are as many rows, and fields in each, as there should be."""
     wrong = next((place for place, row in enumerate(rows) if len(row) != len(names)), None)
     if wrong is not None:
-        raise ParameterError(
+        raise DataError(
             f"{source}, record {wrong}: expected {len(names)} fields, found {len(rows[wrong])}. Fetch the original again."
         )
     if len(rows) != expected:
-        raise ParameterError(f"{source} must hold {expected:,} records, found {len(rows):,}. Fetch the original again.")
+        raise DataError(f"{source} must hold {expected:,} records, found {len(rows):,}. Fetch the original again.")
     return Table(source, dict(zip(names, zip(*rows, strict=True), strict=True)))

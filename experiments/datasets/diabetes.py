@@ -14,8 +14,8 @@ import numpy as np
 
 from pate.arrays import IntArray
 from pate.digests import keyed_place
-from pate.errors import ParameterError
-from pate.experiments.datasets.base import DatasetSource, HiddenLabels, Split, TestSet
+from pate.errors import DataError
+from pate.experiments.datasets.base import Benchmark, HiddenLabels, Split, TestSet
 from pate.experiments.datasets.columns import Table, as_table
 from pate.experiments.datasets.files import KnownFile
 from pate.features.base import Float32Array
@@ -70,13 +70,14 @@ DIAGNOSES = {
 
 
 @dataclass(frozen=True)
-class Diabetes(DatasetSource):
+class Diabetes(Benchmark):
     """Is a patient readmitted within 30 days? A table, encoded by declared constants; the unit is the patient.
 
     A keyed hash of the patient's number makes 70% of the patients private, 15% public, and leaves 15% for the test.
     """
 
     name: ClassVar[str] = "diabetes"
+    files: ClassVar[tuple[KnownFile, ...]] = (ARCHIVE,)
 
     def load(self, root: Path) -> Split:
         table = read(ARCHIVE.checked(root), RECORDS)
@@ -103,10 +104,10 @@ def read(path: Path, expected: int) -> Table:
         with zipfile.ZipFile(path) as archive, archive.open(MEMBER) as file:
             rows = list(csv.reader(io.TextIOWrapper(file, "ascii", newline="")))
     except (zipfile.BadZipFile, KeyError) as error:
-        raise ParameterError(f"{path} must be a zip archive with {MEMBER}: {error}. Fetch the original again.") from error
+        raise DataError(f"{path} must be a zip archive with {MEMBER}: {error}. Fetch the original again.") from error
     if not rows or tuple(rows[0]) != COLUMNS:
         found = ", ".join(rows[0][:3]) if rows else "nothing"
-        raise ParameterError(f"{path}: {MEMBER} must begin with the names of its {len(COLUMNS)} columns, found {found}, …")
+        raise DataError(f"{path}: {MEMBER} must begin with the names of its {len(COLUMNS)} columns, found {found}, …")
     return as_table(str(path), COLUMNS, rows[1:], expected)
 
 

@@ -9,13 +9,13 @@ from typing import ClassVar
 import numpy as np
 
 from pate.digests import keyed_place
-from pate.experiments.datasets.base import DatasetSource, HiddenLabels, Split, TestSet
+from pate.experiments.datasets.base import Benchmark, HiddenLabels, Split, TestSet
 from pate.extras import require
 from pate.teachers import PrivateData
 
 
 @dataclass(frozen=True)
-class Digits(DatasetSource):
+class Digits(Benchmark):
     """1,797 digits of 8 x 8 pixels, float32 in 0..1: about 1,000 private, 400 public, 400 for the test."""
 
     name: ClassVar[str] = "digits"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from pate.experiments.datasets.base import DatasetSource, Split
+from pate.experiments.datasets.base import Benchmark, Split
 from pate.experiments.datasets.files import KnownFile
 from pate.experiments.datasets.pictures import PictureFiles
 
@@ -31,10 +31,11 @@ CLASSES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shi
 
 
 @dataclass(frozen=True)
-class FashionMNIST(DatasetSource):
+class FashionMNIST(Benchmark):
     """Clothing, 28 x 28 pixels, float32 in 0..1: 50,000 private, the last 10,000 training pictures public, full test set."""
 
     name: ClassVar[str] = "fashion-mnist"
+    files: ClassVar[tuple[KnownFile, ...]] = FILES.all
 
     def load(self, root: Path) -> Split:
         return FILES.public_from_train(root, self.name, CLASSES, 10_000, "10,000 of train public")

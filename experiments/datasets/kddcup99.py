@@ -12,8 +12,8 @@ import numpy as np
 
 from pate.arrays import IntArray
 from pate.digests import keyed_place
-from pate.errors import ParameterError
-from pate.experiments.datasets.base import DatasetSource, HiddenLabels, Split, TestSet
+from pate.errors import DataError
+from pate.experiments.datasets.base import Benchmark, HiddenLabels, Split, TestSet
 from pate.experiments.datasets.columns import Table, as_table
 from pate.experiments.datasets.files import KnownFile
 from pate.features.base import Float32Array
@@ -59,7 +59,7 @@ _COUNTERS = {"count": 511.0, "srv_count": 511.0, "dst_host_count": 255.0, "dst_h
 
 
 @dataclass(frozen=True)
-class KDDCup99(DatasetSource):
+class KDDCup99(Benchmark):
     """Is a network connection an attack? A table, encoded by declared constants; 80% private, 10% public, 10% for the test.
 
     deduplicate: keep the first of equal connections. Two thirds are copies, so that without it most test records have a
@@ -67,13 +67,14 @@ class KDDCup99(DatasetSource):
     """
 
     name: ClassVar[str] = "kddcup99"
+    files: ClassVar[tuple[KnownFile, ...]] = (ARCHIVE,)
     deduplicate: bool = True
 
     def load(self, root: Path) -> Split:
         path = ARCHIVE.checked(root)
         rows = read_rows(path)
         if len(rows) != RECORDS:
-            raise ParameterError(f"{path} must hold {RECORDS:,} records, found {len(rows):,}. Fetch the original again.")
+            raise DataError(f"{path} must hold {RECORDS:,} records, found {len(rows):,}. Fetch the original again.")
         first: dict[str, int] = {}
         same = np.array([first.setdefault(row, place) for place, row in enumerate(rows)])  # int64[record]: its first copy
         # The ids are rows of the source file whether or not copies are left out; each content is encoded once.
@@ -100,7 +101,7 @@ def read_rows(path: Path) -> list[str]:
         with gzip.open(path, "rt", encoding="ascii") as file:
             return file.read().splitlines()
     except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
-        raise ParameterError(f"{path} must be a whole gzip file of text: {error}. Fetch the original again.") from error
+        raise DataError(f"{path} must be a whole gzip file of text: {error}. Fetch the original again.") from error
 
 
 def labels(table: Table) -> IntArray:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from pate.errors import ParameterError
-from pate.experiments.datasets.base import DatasetSource, Split
+from pate.experiments.datasets.base import Benchmark, Split
 from pate.experiments.datasets.files import KnownFile
 from pate.experiments.datasets.pictures import PictureFiles
 
@@ -28,7 +28,7 @@ FILES = PictureFiles(
 
 
 @dataclass(frozen=True)
-class MNIST(DatasetSource):
+class MNIST(Benchmark):
     """Handwritten digits, 28 x 28 pixels, float32 in 0..1.
 
     protocol: "A", the papers': all 60,000 training pictures private, the first 9,000 test pictures public, the last 1,000 for
@@ -36,6 +36,7 @@ class MNIST(DatasetSource):
     """
 
     name: ClassVar[str] = "mnist"
+    files: ClassVar[tuple[KnownFile, ...]] = FILES.all
     protocol: str = "A"
 
     def __post_init__(self) -> None:

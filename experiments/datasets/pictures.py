@@ -24,6 +24,10 @@ class PictureFiles:
     test_images: KnownFile
     test_labels: KnownFile
 
+    @property
+    def all(self) -> tuple[KnownFile, ...]:
+        return self.train_images, self.train_labels, self.test_images, self.test_labels
+
     def public_from_test(self, root: Path, name: str, classes: Sequence[str], n_public: int, protocol: str) -> Split:
         """All training pictures private; the first ``n_public`` test pictures public, the others for the test."""
         others = unit_pixels(read_idx(self.test_images.checked(root), 3))

@@ -1,0 +1,285 @@
+"""A user's own data: three kinds of files give one split, and what is wrong is named without a private value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from doc_pages import DOCS, blocks, check_options, run
+
+from pate.errors import DataError, ParameterError
+from pate.experiments.datasets import Split, TestSet, load
+from pate.experiments.datasets.registry import source_named
+from pate.teachers import PrivateData
+
+OPTIONS: dict[str, Any] = {"dataset": "ward", "classes": ["well", "sick"]}
+TABLES = {"private": "private.csv", "public": "public.csv", "test": "test.csv"}
+ARRAYS = {"private": "private.npz", "public": "public.npy", "test": "test.npz"}
+PICTURES = {"private": "private", "public": "public", "test": "test"}
+
+
+def write_csv(path: Path, names: str, rows: Sequence[Sequence[object]]) -> None:
+    path.write_text("\n".join([names, *(",".join(map(str, row)) for row in rows)]) + "\n")
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Path:
+    write_csv(tmp_path / "private.csv", "id,a,b,label", [("007", 1, 2.5, 0), ("7", 3, 4.5, 1), ("x", 5, 6.5, 1)])
+    write_csv(tmp_path / "public.csv", "b,label,a", [(20, "?", 10), (40, "?", 30)])
+    write_csv(tmp_path / "test.csv", "a,b,label", [(0.5, 0.25, 1)])
+    return tmp_path
+
+
+def load_from(root: Path, files: dict[str, str], **changes: Any) -> Split:
+    return load("files", root, **(OPTIONS | files | changes))
+
+
+def test_tables(tables: Path) -> None:
+    split = load_from(tables, TABLES)
+    assert split.private.x.tolist() == [[1, 2.5], [3, 4.5], [5, 6.5]]
+    assert split.private.record_ids == (b"007", b"7", b"x"), "ids stay text"
+    assert split.public_x.tolist() == [[10, 20], [30, 40]], "columns by name, a label in the public file is ignored"
+    assert split.public_x.dtype == split.private.x.dtype == np.float64, "whatever the values look like"
+    assert (split.name, split.class_names, split.private.unit) == ("ward", ("well", "sick"), "record")
+    assert split.public_labels is None
+    assert not split.test_is_public
+    assert split.test is not None
+    x, y = split.test.open()
+    assert (x.tolist(), y.tolist()) == ([[0.5, 0.25]], [1])
+
+
+def test_tables_without_test_and_with_users_and_shape(tables: Path) -> None:
+    rows = [(place, place // 2, 1.0, 2.0, 0) for place in range(4)]
+    write_csv(tables / "private.csv", "id,who,a,b,label", rows)
+    split = load_from(tables, TABLES | {"test": None}, group_by="who", inputs=["b", "a"], shape=[1, 2])  # type: ignore[dict-item]
+    assert split.test is None
+    assert split.private.unit == "user"
+    assert len(split.private.unit_ids) == 2
+    assert split.private.x[0].tolist() == [[2, 1]]
+    assert split.public_x.shape == (2, 1, 2)
+    assert split.public_x[0].tolist() == [[20, 10]]
+
+
+def test_test_labels_are_read_when_the_test_is_opened(tables: Path) -> None:
+    split = load_from(tables, TABLES)
+    write_csv(tables / "test.csv", "a,b,label", [(0.5, 0.25, 0)])
+    assert split.test is not None
+    assert split.test.open()[1].tolist() == [0]
+
+
+def test_parquet_with_lists(tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(
+        arrow.table({"id": [1, 2], "x": [[1.0, 2.0], [3.0, 4.0]], "label": [0, 1]}), tmp_path / "private.parquet"
+    )
+    parquet.write_table(arrow.table({"x": [[5.0, 6.0]]}), tmp_path / "public.parquet")
+    files = {"private": "private.parquet", "public": "public.parquet"}
+    assert load_from(tmp_path, files).public_x.tolist() == [[5, 6]]
+    parquet.write_table(arrow.table({"x": [[5.0, 6.0], [7.0]]}), tmp_path / "public.parquet")
+    with pytest.raises(DataError, match=r"public\.parquet: the lists of column 'x' must be equally long"):
+        load_from(tmp_path, files)
+
+
+def test_arrays(tmp_path: Path) -> None:
+    x = np.arange(12, dtype=np.float32).reshape(3, 2, 2)
+    np.savez(tmp_path / "private.npz", x=x, y=[0, 1, 1], ids=["a", "b", "c"])
+    np.save(tmp_path / "public.npy", x[:2] + 100)
+    np.savez(tmp_path / "test.npz", x=x[:1], y=[1])
+    split = load_from(tmp_path, ARRAYS, test_is_public=True)
+    assert split.public_x.shape == (2, 2, 2)
+    assert split.test_is_public
+    assert split.test is not None
+    assert split.test.open()[1].tolist() == [1]
+    np.savez(tmp_path / "test.npz", x=x[:1])
+    with pytest.raises(DataError, match=r"test\.npz: it must hold the arrays x and y, found x"):
+        load_from(tmp_path, ARRAYS)
+    np.save(tmp_path / "public.npy", x[:, 0])
+    with pytest.raises(DataError, match=r"public\.npy: a record must have the shape \(2, 2\) of the private ones, got \(2,\)"):
+        load_from(tmp_path, ARRAYS)
+    np.save(tmp_path / "public.npy", np.full((1, 2, 2), np.nan))
+    with pytest.raises(DataError, match=r"public\.npy: inputs must be finite"):
+        load_from(tmp_path, ARRAYS)
+
+
+BAD_TABLES: dict[str, tuple[str, str, str]] = {
+    "label outside": ("private.csv", "id,a,b,label\n1,1,1,0\n2,1,1,41", r"labels must lie in 0\.\.1 \(data\.classes\)"),
+    "label not whole": ("private.csv", "id,a,b,label\n1,1,1,0.41", "must hold whole class numbers"),
+    "label in words": ("private.csv", "id,a,b,label\n1,1,1,u41", "must hold whole class numbers"),
+    "no label": ("private.csv", "id,a,b,lable\n1,1,1,0", r"no column 'label' \(did you mean 'lable'\?\)"),
+    "no id": ("private.csv", "a,b,label\n1,1,0", "no column 'id'"),
+    "twice": ("private.csv", "id,a,b,label\n41,1,1,0\n41,1,1,0", "1 of 2 repeat another record's id"),
+    "empty cell": ("private.csv", "id,a,b,label\n1,1,,0\n2,1,41,0", "'b' has nulls"),
+    "no rows": ("private.csv", "id,a,b,label\n", "at least one record"),
+    "public lacks a column": ("public.csv", "a,bb\n1,2", r"public\.csv: there is no column 'b' \(did you mean 'bb'\?\)"),
+    "public is empty": ("public.csv", "a,b\n", r"public\.csv: .*(at least one record|must hold numbers)"),
+    "public has holes": ("public.csv", "a,b\n1,\n1,2", r"public\.csv: column 'b' has 1 empty cells"),
+    "public is text": ("public.csv", "a,b\n1,high", r"public\.csv: column 'b' must hold numbers, got string"),
+    "public is no table": ("public.csv", "", r"public\.csv: it cannot be read as \.csv"),
+    "test lacks labels": ("test.csv", "a,b\n1,2", r"test\.csv: there is no column 'label'"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_TABLES, ids=str)
+def test_a_wrong_table_is_named_and_no_private_value_is(tables: Path, case: str) -> None:
+    name, text, message = BAD_TABLES[case]
+    (tables / name).write_text(text)
+    with pytest.raises(DataError, match=message) as caught:
+        load_from(tables, TABLES)
+    assert "41" not in str(caught.value).replace(str(tables), "")
+
+
+def test_test_labels_in_words_are_refused_when_opened(tables: Path) -> None:
+    (tables / "test.csv").write_text("a,b,label\n1,2,sick")
+    split = load_from(tables, TABLES)
+    assert split.test is not None
+    with pytest.raises(DataError, match="whole class number"):
+        split.test.open()
+
+
+def test_parts_must_exist_be_apart_and_of_one_kind(tables: Path) -> None:
+    (tables / "folder").mkdir()
+    (tables / "notes.txt").write_text("")
+    (tables / "link.csv").symlink_to("private.csv")
+    with pytest.raises(DataError, match=r"nowhere\.csv: there is no such file"):
+        load_from(tables, TABLES | {"public": "nowhere.csv"})
+    for other in ("private.csv", "folder/../private.csv", "link.csv"):
+        with pytest.raises(DataError, match="must be apart"):
+            load_from(tables, TABLES | {"public": other})
+        with pytest.raises(DataError, match="must be apart"):
+            load_from(tables, TABLES | {"test": other})
+    with pytest.raises(DataError, match="of one kind, got pictures and tables"):
+        load_from(tables, TABLES | {"public": "folder"})
+    with pytest.raises(DataError, match=r"notes\.txt: data must be \.csv"):
+        load_from(tables, TABLES | {"public": "notes.txt"})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"classes": 1}, "data.classes must be"),
+        ({"classes": "ab"}, "data.classes must be"),
+        ({"classes": ["a", "a"]}, "data.classes must be"),
+        ({"shape": 4}, "data.shape must be"),
+        ({"size": [28]}, r"data.size must be \[height, width\]"),
+        ({"size": [28, 0]}, "data.size must be whole numbers"),
+        ({"private": 3}, "data.private must be a path, got 3"),
+        ({"lable": "y"}, r"unknown parameter 'lable' \(did you mean 'label'\?\)"),
+    ],
+)
+def test_options_are_checked_before_anything_is_read(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        source_named("files", OPTIONS | TABLES | changes)
+
+
+def test_own_records_are_private_unless_they_are_said_to_be_public(tables: Path) -> None:
+    assert not source_named("files", OPTIONS | TABLES).benchmark
+    assert source_named("files", OPTIONS | TABLES | {"is_benchmark": True}).benchmark
+    assert source_named("digits", {}).benchmark
+    assert load_from(tables, TABLES, is_benchmark=True).test_is_public
+
+
+# Pictures ------------------------------------------------------------------------------------------------------------------
+
+
+def draw(path: Path, level: int | tuple[int, int, int], size: tuple[int, int] = (3, 2), mode: str = "L") -> None:
+    """size: (width, height), as Pillow counts."""
+    image = pytest.importorskip("PIL.Image")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    image.new(mode, size, level).save(path)
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    draw(tmp_path / "private/well/ann.png", 0)
+    draw(tmp_path / "private/sick/bob.png", 255)
+    draw(tmp_path / "private/sick/cid.png", 51)
+    draw(tmp_path / "public/2024/one.png", 102)
+    draw(tmp_path / "public/two.png", 204)
+    draw(tmp_path / "test/sick/dan.png", 255)
+    (tmp_path / "public/readme.txt").write_text("not a picture")
+    return tmp_path
+
+
+def test_pictures(pictures: Path) -> None:
+    split = load_from(pictures, PICTURES)
+    assert split.private.x.shape == (3, 2, 3)
+    assert split.private.x.dtype == split.public_x.dtype == np.float32
+    levels = dict(zip(split.private.record_ids, split.private.x[:, 0, 0].tolist(), strict=True))
+    assert levels == pytest.approx({b"ann.png": 0.0, b"bob.png": 1.0, b"cid.png": 0.2})
+    assert split.private.y.tolist() == [0, 1, 1]
+    np.testing.assert_allclose(split.public_x[:, 0, 0], [0.4, 0.8])
+    assert split.test is not None
+    assert split.test.open()[1].tolist() == [1]
+
+
+def test_pictures_in_colour_and_of_another_size(pictures: Path) -> None:
+    draw(pictures / "private/well/eve.png", (255, 0, 51), (6, 6), "RGB")
+    with pytest.raises(DataError, match=r"eve\.png: 6 x 6 pixels, others have 2 x 3. Declare data.size"):
+        load_from(pictures, PICTURES)
+    split = load_from(pictures, PICTURES, size=[4, 5], colour=True)
+    assert split.private.x.shape == (4, 3, 4, 5)
+    eve = split.private.record_ids.index(b"eve.png")
+    np.testing.assert_allclose(split.private.x[eve, :, 0, 0], [1, 0, 0.2], rtol=1e-6)
+
+
+def test_a_bad_picture_is_named(pictures: Path) -> None:
+    (pictures / "public/two.png").write_bytes(b"\x89PNG torn")
+    with pytest.raises(DataError, match=r"two\.png: not a picture that can be read"):
+        load_from(pictures, PICTURES)
+    draw(pictures / "public/two.png", 40_000, mode="I;16")
+    with pytest.raises(DataError, match=r"two\.png: pixels must be whole numbers 0\.\.255"):
+        load_from(pictures, PICTURES)
+
+
+def test_directories_of_pictures_are_checked(pictures: Path) -> None:
+    with pytest.raises(DataError, match="must be apart"):  # else private pictures would be read as public ones
+        load_from(pictures, PICTURES | {"public": "."})
+    with pytest.raises(DataError, match=r"data\.group_by names a column"):
+        load_from(pictures, PICTURES, group_by="who")
+    (pictures / "empty").mkdir()
+    with pytest.raises(DataError, match="empty: no pictures in it"):
+        load_from(pictures, PICTURES | {"public": "empty"})
+    draw(pictures / "private/sick/ann.png", 7)
+    with pytest.raises(DataError, match="file name is its id, and 1 are there twice"):
+        load_from(pictures, PICTURES)
+    draw(pictures / "private/stage41/fay.png", 7)
+    with pytest.raises(DataError, match=r"data\.classes \(well, sick\), found 1 others") as caught:
+        load_from(pictures, PICTURES)
+    assert "stage41" not in str(caught.value), "the name of a class is a private label"
+
+
+# Python objects ------------------------------------------------------------------------------------------------------------
+
+
+def own_split(count: int = 2) -> Split:
+    private = PrivateData(np.zeros((count, 1)), [0] * count, ids=np.arange(count), name="mine")
+    return Split("mine", "made up", private, np.ones((1, 1)), TestSet(lambda: (np.ones((1, 1)), np.array([0]))), ("a", "b"))
+
+
+def no_split() -> int:
+    return 3
+
+
+def test_a_function_is_a_source() -> None:
+    assert len(load(f"{__name__}:own_split", count=3).private) == 3
+    assert not source_named(f"{__name__}:own_split", {}).benchmark
+    with pytest.raises(ParameterError, match=r"unexpected keyword argument 'cuont'. It takes count"):
+        source_named(f"{__name__}:own_split", {"cuont": 3})
+    with pytest.raises(DataError, match=r"no_split must give a .*Split, got int"):
+        load(f"{__name__}:no_split")
+
+
+# The page ------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_about_data_is_true(tmp_path: Path) -> None:
+    page = DOCS / "data.md"
+    check_options(page)
+    (tmp_path / "my_data.py").write_text(next(block for block in blocks(page, "python") if block.startswith("# my_data.py")))
+    (tmp_path / "program.py").write_text("\n".join(blocks(page, "python")))
+    done = run(tmp_path, "-W", "error", "program.py")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "".join(blocks(page, "text"))
