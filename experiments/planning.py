@@ -19,6 +19,8 @@ from pate.release import Electorate
 SIGMA_SHARES = (0.04, 0.08, 0.1, 0.16, 0.2, 0.3, 0.4, 0.6)
 """Noise as a share of the number of teachers, swept where the user names none."""
 
+_SIGMA_STEP = 0.1  # votes
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -47,6 +49,29 @@ def plan(name: str, settings: Mapping[str, Any], budget: Budget, electorate: Ele
     The count is the one that a ledger with this budget would allow: it uses the same filter, at the same order.
     """
     return [_row(make_aggregator(name, each), budget, electorate) for each in _sweep(name, settings, electorate.n_teachers)]
+
+
+def least_sigma(name: str, queries: int, budget: Budget, electorate: Electorate) -> float:
+    """The least sigma, to a tenth of a vote, at which a ledger with this budget allows a batch of ``queries``.
+
+    name: an aggregator with one parameter, sigma. Looks at no data: the cost is the data-independent one.
+
+    >>> least_sigma("gnmax", 200, Budget(0.5, 1e-5), Electorate(500, 2))
+    122.9
+    """
+    batches = queries if electorate.participation is None else 1
+
+    def affords(tenths: int) -> bool:
+        return plan(name, {"sigma": tenths * _SIGMA_STEP}, budget, electorate)[0].queries >= batches
+
+    high = 1
+    while not affords(high):
+        high *= 2
+    low = high // 2
+    while high - low > 1:  # more noise buys more queries
+        middle = (low + high) // 2
+        low, high = (low, middle) if affords(middle) else (middle, high)
+    return round(high * _SIGMA_STEP, 1)
 
 
 def _sweep(name: str, settings: Mapping[str, Any], n_teachers: int) -> Sequence[Mapping[str, Any]]:

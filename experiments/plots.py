@@ -29,7 +29,7 @@ _LABEL_COLOURS = ("#1b6ca8", "#edae49", "#d1495b", "#7a1f2b", "#9a9a9a")
 
 def plot_account(report: Account, path: Path) -> None:
     """Cumulative epsilon over queries, one line per accountant."""
-    figure = _figure(8, 5)
+    figure = new_figure(8, 5)
     axes = figure.subplots()
     for line in report.lines:
         values = line.epsilons(report.delta)
@@ -53,7 +53,7 @@ def plot_account(report: Account, path: Path) -> None:
     figure.text(
         0.995, 0.005, "owner's copy: data-dependent lines are private", ha="right", va="bottom", fontsize=7, color="#777777"
     )
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def plot_students(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
@@ -62,7 +62,7 @@ def plot_students(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     rows: of :func:`pate.experiments.bench.students.run`.
     """
     datasets = list(dict.fromkeys(row["dataset"] for row in rows))
-    figure = _figure(4.5 * len(datasets) + 1, 4.5)
+    figure = new_figure(4.5 * len(datasets) + 1, 4.5)
     panels = figure.subplots(1, len(datasets), squeeze=False)[0]
     for axes, dataset in zip(panels, datasets, strict=True):
         own = [row for row in rows if row["dataset"] == dataset and row["accuracies"]]
@@ -83,7 +83,7 @@ def plot_students(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
         axes.grid(axis="y", alpha=0.3)
         if own:
             axes.legend(title="labels", frameon=False, fontsize=8, title_fontsize=8)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def plot_history(history: Sequence[Mapping[str, Any]], title: str, path: Path) -> None:
@@ -94,7 +94,7 @@ def plot_history(history: Sequence[Mapping[str, Any]], title: str, path: Path) -
     names = list(dict.fromkeys(key for row in history for key in row if key not in ("stage", "step")))
     if not names:
         raise ParameterError(f"--plot: {title} reported no numbers while learning, so there is nothing to draw.")
-    figure = _figure(8, 2.5 * len(names) + 0.5)
+    figure = new_figure(8, 2.5 * len(names) + 0.5)
     panels = figure.subplots(len(names), 1, squeeze=False, sharex=True)[:, 0]
     stages = list(dict.fromkeys(row["stage"] for row in history))
     for axes, name in zip(panels, names, strict=True):
@@ -108,10 +108,11 @@ def plot_history(history: Sequence[Mapping[str, Any]], title: str, path: Path) -
         axes.legend(frameon=False, fontsize=8)
     panels[0].set_title(title, fontsize=11)
     panels[-1].set_xlabel("reports")
-    _save(figure, path)
+    save_figure(figure, path)
 
 
-def _figure(width: float, height: float) -> Figure:
+def new_figure(width: float, height: float) -> Figure:
+    """An empty picture, in inches; drawn without a screen."""
     require("matplotlib", "plot")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -121,9 +122,14 @@ def _figure(width: float, height: float) -> Figure:
     return figure
 
 
-def _save(figure: Figure, path: Path) -> None:
+def save_figure(figure: Figure, path: Path) -> None:
+    """In the format that the name ends in; the same figures give the same bytes."""
+    import matplotlib
+
+    dated = {"Date": None} if path.suffix == ".svg" else {"CreationDate": None} if path.suffix == ".pdf" else {}
     try:
-        figure.savefig(path, dpi=150)
+        with matplotlib.rc_context({"svg.hashsalt": "pate"}):
+            figure.savefig(path, dpi=150, metadata=dated)
     except (OSError, ValueError) as error:
         raise ParameterError(
             f"--plot {path}: the picture cannot be written ({error}). Use a file name ending in .png, .svg or .pdf."

@@ -1,0 +1,125 @@
+"""From votes to a release that is paid for, once, whatever is killed when."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pate.aggregators import Aggregator, ask, curve_ahead
+from pate.aggregators.asking import AlreadyAsked
+from pate.arrays import IntArray
+from pate.experiments.array_files import write_text
+from pate.experiments.pipeline.store import Stages, private_folder
+from pate.experiments.recipes.model import Recipe
+from pate.experiments.release_files import read_release, release_text
+from pate.ledger import Budget, Ledger
+from pate.ledger.records import Entry
+from pate.noise import OSNoise, SimulatedNoise
+from pate.places import data_home
+from pate.release import Electorate, Mode, Release
+from pate.votes import Votes
+
+_INTENT, _RELEASE = "intent.json", "release.json"
+_SIMULATED = "answers"
+
+
+def default_ledger() -> str:
+    """Where release mode keeps the ledger unless the recipe says: one place for all runs of this user, wherever they are
+    started, since two ledgers would be two budgets."""
+    named = os.environ.get("PATE_LEDGER")
+    return named or str(private_folder(data_home()) / "ledger.db")
+
+
+@dataclass(frozen=True)
+class Desk:
+    """Who pays for the answers: the ledger of these data, in its mode."""
+
+    recipe: Recipe
+    mode: Mode
+    place: str
+    fingerprint: str
+    unit: str
+
+    @classmethod
+    def of(cls, recipe: Recipe, mode: Mode, own: Path, fingerprint: str, unit: str) -> Desk:
+        """own: the ledger of a simulation, in its run directory."""
+        place = str(own) if mode == "simulation" else recipe.privacy.ledger or default_ledger()
+        return cls(recipe, mode, place, fingerprint, unit)
+
+    def open(self) -> Ledger:
+        budget = Budget(self.recipe.privacy.epsilon, self.recipe.privacy.delta)
+        return Ledger.open(self.place, self.fingerprint, budget, unit=self.unit)
+
+    def afford(self, aggregator: Aggregator, electorate: Electorate, n_queries: int) -> None:
+        """Raise before anything is trained if the budget does not cover the answers. No data is looked at."""
+        with self.open() as ledger:
+            ledger.afford(curve_ahead(aggregator, electorate, n_queries))
+
+    def simulate(self, aggregator: Aggregator, votes: Votes, rows: IntArray, file: Path) -> tuple[Release, bool]:
+        """Seeded noise: after a crash the same answers come again, under the same key, so they are charged once."""
+        with self.open() as ledger:
+            seeded = SimulatedNoise(self.recipe.seed)
+            found = file.exists()
+            keep = None if found else lambda release: write_text(file, release_text(release, rows))
+            return ask(aggregator, votes, ledger, seeded, key=_SIMULATED, keep=keep), found
+
+    def has_answers(self, stages: Stages, inputs: dict[str, Any]) -> bool:
+        """Whether :meth:`release` would find its answers, paid for."""
+        return (stages.folder("answers", inputs) / _RELEASE).exists()
+
+    def release(
+        self, aggregator: Aggregator, votes: Votes, rows: IntArray, stages: Stages, inputs: dict[str, Any]
+    ) -> tuple[Release, bool, str]:
+        """Answers with the operating system's noise; those to the same question, if they are there already.
+
+        inputs: all that the question consists of. Also gives what the keys of its charges begin with: a try whose answers were
+        lost in a crash stays charged, and the next one is charged too.
+        """
+        folder = stages.folder("answers", inputs)
+        with stages.locked(folder):
+            intent, file = folder / _INTENT, folder / _RELEASE
+            if not intent.exists():
+                write_text(intent, json.dumps({"id": secrets.token_hex(8), "tries": 0}), 0o600)
+            facts = json.loads(intent.read_text())
+            name = f"run {facts['id']}"
+            if file.exists():
+                return read_release(file).release, True, name
+            with self.open() as ledger:
+                while True:
+                    facts["tries"] += 1
+                    write_text(intent, json.dumps(facts), 0o600)
+                    try:
+                        release = ask(
+                            aggregator,
+                            votes,
+                            ledger,
+                            OSNoise(),
+                            key=f"{name}, try {facts['tries']}",
+                            keep=lambda answers: write_text(file, release_text(answers, rows)),
+                        )
+                    except AlreadyAsked:
+                        continue
+                    return release, False, name
+
+    def entries(self, ledger: Ledger, name: str | None) -> list[Entry]:
+        """The rows of the ledger that concern these answers: its opening, their reservations, what settled them."""
+        rows = ledger.entries()
+        own = {row.sequence for row in rows if row.key is not None and row.key.startswith(name or _SIMULATED)}
+        return [row for row in rows if row.kind == "open" or row.sequence in own or row.settles in own]
+
+
+def entry_facts(entry: Entry, delta: float) -> dict[str, Any]:
+    """A row as ledger.json holds it. Public facts only, as all of the ledger."""
+    return {
+        "sequence": entry.sequence,
+        "kind": entry.kind,
+        "at": entry.at,
+        "memo": dict(entry.memo),
+        "epsilon": None if entry.cost is None else entry.cost.epsilon(delta).epsilon,
+        "key": entry.key,
+        "hash": entry.hash,
+    }

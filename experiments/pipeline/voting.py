@@ -1,0 +1,215 @@
+"""The stages up to the votes: data, public features, queries, teachers. Each is found again by what it was made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pate.arrays import IntArray
+from pate.errors import DataError
+from pate.execution import Executor
+from pate.experiments.array_files import read_arrays, write_public_arrays
+from pate.experiments.datasets import Split
+from pate.experiments.pipeline.store import Stages, array_digest, code_digests
+from pate.experiments.pipeline.telling import Teller
+from pate.experiments.recipes.checking import make_family, make_features
+from pate.experiments.recipes.model import FeaturesTable, Recipe
+from pate.experiments.vote_files import read_votes, write_votes
+from pate.features import Features
+from pate.features.cache import fit_cached
+from pate.public import PublicData
+from pate.release import Electorate
+from pate.student.diary import Diary
+from pate.student.queries import select_queries
+from pate.student.records import float_records
+from pate.teachers import Ensemble, Partition, nearest_votes
+from pate.teachers.registry import describe
+from pate.teachers.resuming import describe_features
+from pate.votes import Votes
+
+_ROWS, _VOTES, _TEACHERS = "rows.npz", "votes.npz", "teachers"
+
+
+@dataclass(frozen=True, eq=False)
+class Material:
+    """A split whose private and public records are float32 alike, and the hashes of its contents."""
+
+    split: Split
+
+    @classmethod
+    def of(cls, split: Split) -> Material:
+        private = split.private.with_inputs(float_records(split.private.x))
+        public = float_records(split.public_x)
+        if private.x.shape[1:] != public.shape[1:]:
+            raise DataError(
+                f"Data set {split.name!r}: private and public records must have one shape, got {private.x.shape[1:]} and "
+                f"{public.shape[1:]}."
+            )
+        if int(private.y.max()) >= split.n_classes:  # the label itself is not told: it is private
+            raise DataError(f"Data set {split.name!r}: private labels must lie in 0..{split.n_classes - 1}; found one outside.")
+        from dataclasses import replace
+
+        return cls(replace(split, private=private, public_x=public))
+
+    @cached_property
+    def public_digest(self) -> str:
+        return array_digest(self.split.public_x)
+
+    @cached_property
+    def private_digest(self) -> str:
+        """Private: who can guess all records can confirm the guess."""
+        private = self.split.private
+        ids = np.frombuffer(b"\0".join(private.record_ids), dtype=np.uint8)
+        return array_digest(private.x, private.y, ids, private.unit_of)
+
+    def electorate(self, recipe: Recipe) -> Electorate:
+        """Who will vote, known before anybody does."""
+        if not recipe.teachers.nearest:
+            return Electorate(recipe.teachers.count or 0, self.split.n_classes)
+        teachers = recipe.teachers
+        most = teachers.votes_per_record if self.split.private.unit == "record" else teachers.votes_per_user
+        return Electorate(len(self.split.private.unit_ids), self.split.n_classes, min(most or 1, recipe.queries.count))
+
+
+class Voting:
+    """From a recipe and its data to votes."""
+
+    def __init__(self, recipe: Recipe, material: Material, stages: Stages, executor: Executor, teller: Teller) -> None:
+        self._recipe = recipe
+        self._material = material
+        self._split = material.split
+        self._stages = stages
+        self._executor = executor
+        self._teller = teller
+        self._fitted: dict[str, Features] = {}
+
+    def features(self, table: Literal["teachers", "queries"]) -> Features | None:
+        """Fitted on the public records, or found from an earlier fit."""
+        wanted = self._recipe.features_for(table)
+        if wanted is None:
+            return None
+        key = wanted.model_dump_json()
+        if key not in self._fitted:
+            with Diary("features", self._teller.show).fitting() as told:
+                public = PublicData(self._split.public_x)
+                self._fitted[key] = fit_cached(make_features(wanted), public, progress=told)
+        return self._fitted[key]
+
+    def rows(self) -> tuple[IntArray, bool]:
+        """int64[query]: the public records to ask about; and whether they were chosen before."""
+        queries, recipe = self._recipe.queries, self._recipe
+        if queries.count > len(self._split.public_x):
+            raise DataError(
+                f"queries.count must be at most the {len(self._split.public_x)} public records, got {queries.count}."
+            )
+        features = recipe.features_for("queries")
+        inputs = {
+            "public": self._material.public_digest,
+            "features": _described(features),
+            "queries": queries.model_dump(mode="json", exclude={"features"}),
+            "seed": recipe.seed,
+            "code": code_digests(queries.strategy),
+        }
+
+        def choose(folder: Path) -> None:
+            space = self.features("queries")
+            points = None if space is None else space.transform(self._split.public_x)
+            chosen = select_queries(self._split.public_x, queries.count, queries.strategy, features=points, seed=recipe.seed)
+            write_public_arrays(folder / _ROWS, {"rows": chosen})
+
+        folder, cached = self._stages.kept("queries", inputs, choose)
+        rows: IntArray = read_arrays(folder / _ROWS, alone="rows", error=DataError)["rows"].astype(np.int64)
+        return rows, cached
+
+    def teachers(self) -> tuple[Ensemble, bool]:
+        """The ensemble, and whether it was trained before. A run that was stopped goes on with the teachers it has."""
+        return self._ensemble(self._recipe.teachers.count or 0)
+
+    def all_data_teacher(self) -> Ensemble:
+        """One teacher on all private records: what could be had without privacy."""
+        return self._ensemble(1)[0]
+
+    def _ensemble(self, count: int) -> tuple[Ensemble, bool]:
+        table, split = self._recipe.teachers, self._split
+
+        def train(folder: Path) -> None:
+            parts = Partition.by_hash(split.private, count, salt=table.salt, allow_empty=table.allow_empty)
+            Ensemble.train(
+                parts,
+                make_family(table),
+                folder / _TEACHERS,
+                n_classes=split.n_classes,
+                features=self.features("teachers"),
+                executor=self._executor,
+                seed=self._recipe.seed,
+                holdout=table.holdout,
+                default_vote=table.default_vote,
+                retries=table.retries,
+                max_failures=table.max_failures,
+                resume=True,
+                show=self._teller.show,
+            )
+
+        folder, cached = self._stages.kept("teachers", self._teacher_inputs(count), train)
+        return Ensemble.open(folder / _TEACHERS), cached
+
+    def votes(self, rows: IntArray, ensemble: Ensemble | None) -> tuple[Votes, bool]:
+        """What the teachers, or the records themselves, say about the public records ``rows``; and whether they said so before.
+
+        ensemble: None where single records vote.
+        """
+        table, split = self._recipe.teachers, self._split
+        queries = split.public_x[rows]
+
+        def vote(folder: Path) -> None:
+            if ensemble is not None:
+                votes = ensemble.vote(queries, executor=self._executor)
+            else:
+                votes = nearest_votes(
+                    split.private,
+                    queries,
+                    n_classes=split.n_classes,
+                    votes_per_record=table.votes_per_record,
+                    votes_per_user=table.votes_per_user,
+                    features=self.features("teachers"),
+                    executor=self._executor,
+                )
+            write_votes(folder / _VOTES, votes, fingerprint=split.private.fingerprint, unit=split.private.unit)
+
+        inputs = {"teachers": self._teacher_inputs(table.count), "queries": array_digest(queries)}
+        folder, cached = self._stages.kept("votes", inputs, vote)
+        return read_votes(folder / _VOTES).votes, cached
+
+    def _teacher_inputs(self, count: int | None) -> dict[str, Any]:
+        """All that decides what the teachers are: JSON values."""
+        table = self._recipe.teachers
+        facts = table.model_dump(mode="json", exclude={"features", "model", "count"} | set(table.parameters))
+        features = self.features("teachers")
+        return {
+            "private": self._material.private_digest,
+            "n_classes": self._split.n_classes,
+            "model": "nearest" if table.nearest else describe(make_family(table)),
+            "count": count,
+            "table": facts,
+            "features": None if features is None else describe_features(features),
+            "seed": self._recipe.seed,
+            "code": code_digests(table.model_dump(mode="json")),
+        }
+
+
+def _described(table: FeaturesTable | None) -> dict[str, Any] | None:
+    if table is None:
+        return None
+    found = table.model_dump(mode="json")
+    return {**found, "code": code_digests(found)}
+
+
+def plurality(votes: Votes) -> NDArray[np.int64]:
+    """int64[query]: the class with the most votes, without noise. Private."""
+    found: IntArray = votes.counts.argmax(axis=1)
+    return found

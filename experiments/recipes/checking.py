@@ -1,0 +1,180 @@
+"""What pydantic cannot see: whether the parts that a recipe names exist, take these parameters, and fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel
+
+from pate.aggregators import Aggregator, make_aggregator
+from pate.errors import MissingExtra, ParameterError, PateError
+from pate.experiments.datasets.base import DatasetSource
+from pate.experiments.datasets.registry import source_named
+from pate.experiments.planning import least_sigma
+from pate.experiments.recipes.model import (
+    AUTO,
+    AggregatorTable,
+    DataTable,
+    FeaturesTable,
+    PrivacyTable,
+    QueriesTable,
+    Recipe,
+    StudentTable,
+    TeachersTable,
+)
+from pate.features import Features, features_named
+from pate.ledger import Budget
+from pate.references import did_you_mean, load_reference
+from pate.release import Electorate, Mode
+from pate.student import Student, student
+from pate.student.queries import STRATEGIES
+from pate.teachers import TeacherFamily, teacher_family
+
+_AUTOMATIC = ("gnmax", "noisy-histogram")
+_ANY_VOTERS = 1000  # of the aggregators above no cost depends on it
+
+
+def make_source(table: DataTable) -> DatasetSource:
+    return source_named(table.source, table.parameters)
+
+
+def make_features(table: FeaturesTable) -> Features:
+    return features_named(table.name, table.parameters)
+
+
+def make_family(table: TeachersTable) -> TeacherFamily[Any]:
+    return teacher_family(table.model, table.parameters)
+
+
+def make_mechanism(table: AggregatorTable) -> Aggregator:
+    return make_aggregator(table.name, table.parameters)
+
+
+def make_student(table: StudentTable, seed: int) -> Student:
+    """``seed`` is the recipe's; one of the student's own goes before it."""
+    return student(table.model, table.preset, **{"seed": seed, **table.parameters})
+
+
+def mode_of(recipe: Recipe) -> Mode:
+    """Simulation for public benchmark data, release for all else, unless the recipe says otherwise."""
+    if recipe.mode is not None:
+        return recipe.mode
+    return "simulation" if make_source(recipe.data).benchmark else "release"
+
+
+def with_noise(recipe: Recipe) -> Recipe:
+    """The recipe with a number for ``aggregator.sigma = "auto"``; from the budget and the number of queries alone."""
+    if recipe.aggregator.parameters.get("sigma") != AUTO:
+        return recipe
+    participation = recipe.teachers.votes_per_user or recipe.teachers.votes_per_record if recipe.teachers.nearest else None
+    voters = Electorate(recipe.teachers.count or _ANY_VOTERS, 2, participation)
+    budget = Budget(recipe.privacy.epsilon, recipe.privacy.delta)
+    sigma = least_sigma(recipe.aggregator.name, recipe.queries.count, budget, voters)
+    return recipe.model_copy(update={"aggregator": AggregatorTable(name=recipe.aggregator.name, sigma=sigma)})  # type: ignore[call-arg]
+
+
+def recipe_problems(recipe: Recipe) -> Iterator[str]:
+    """Everything that is wrong with a recipe whose tables are well formed."""
+    tables = {name: getattr(recipe, name) for name in Recipe.model_fields}
+    sound = True
+    for name, table in tables.items():
+        for problem in table_problems(table, name):
+            sound = False
+            yield problem
+    if sound:
+        yield from _misfits(recipe)
+
+
+def table_problems(table: Any, name: str) -> list[str]:
+    """What is wrong with one table, each beginning with its name."""
+    found: list[str] = []
+    inner = getattr(table, "features", None)
+    if isinstance(inner, FeaturesTable):
+        found += table_problems(inner, f"{name}.features")
+    if isinstance(table, BaseModel):
+        with _collected(found, name):
+            _CHECKS.get(type(table), lambda _: None)(table)
+    return found
+
+
+def _misfits(recipe: Recipe) -> Iterator[str]:
+    """Parts that are sound each for itself, but not together."""
+    if recipe.mode == "simulation" and not make_source(recipe.data).benchmark:
+        yield (
+            "mode: simulation draws noise that can be drawn again, so it is for public benchmark data; these are not. Leave "
+            "mode out, or say that the records are public with data.is_benchmark = true"
+        )
+    if recipe.mode == "simulation" and recipe.privacy.ledger is not None:
+        yield "privacy.ledger: a simulation keeps its ledger in the run directory; leave the key out"
+    mechanism = make_mechanism(with_noise(recipe).aggregator)
+    if recipe.teachers.nearest and type(mechanism).rdp_ahead_one_count is Aggregator.rdp_ahead_one_count:
+        yield f'aggregator: {mechanism!r} states no cost for partial votes, which teachers.model = "nearest" casts'
+
+
+def _check_teachers(table: TeachersTable) -> None:
+    if table.nearest:
+        if table.count is not None:
+            raise ParameterError('count: with model = "nearest" every record votes; leave it out')
+        if table.parameters:
+            unknown = next(iter(table.parameters))
+            raise ParameterError(f"{unknown}: unknown key{did_you_mean(unknown, TeachersTable.model_fields)}")
+        return
+    if table.votes_per_user is not None or table.votes_per_record != 1:
+        raise ParameterError('votes_per_record and votes_per_user belong to model = "nearest"')
+    make_family(table)
+    if table.count is None:
+        raise ParameterError("count: missing; how many teachers there are")
+
+
+def _check_queries(table: QueriesTable) -> None:
+    if table.strategy == "uncertainty":
+        raise ParameterError("strategy: uncertainty needs a student, and a run asks in one round; take medoids")
+    if ":" in table.strategy:
+        load_reference(table.strategy)
+    elif table.strategy not in STRATEGIES:
+        raise ParameterError(
+            f"strategy: {table.strategy!r} is no strategy{did_you_mean(table.strategy, STRATEGIES)} Known: "
+            f"{', '.join(STRATEGIES)}"
+        )
+
+
+def _check_aggregator(table: AggregatorTable) -> None:
+    if table.parameters.get("sigma") == AUTO:
+        if table.name not in _AUTOMATIC:
+            raise ParameterError(f'sigma = "{AUTO}" is for {" and ".join(_AUTOMATIC)}; give a number')
+        table = table.model_copy(update={"sigma": 1.0})
+    make_mechanism(table)
+
+
+def _check_privacy(table: PrivacyTable) -> None:
+    Budget(table.epsilon, table.delta)
+    if table.ledger is not None and urlsplit(table.ledger).password is not None:
+        raise ParameterError(
+            "ledger: a recipe is published with its run, so it must hold no password. Let PostgreSQL find it in ~/.pgpass or "
+            "PGPASSWORD"
+        )
+
+
+_CHECKS: dict[type, Callable[[Any], object]] = {
+    DataTable: make_source,
+    FeaturesTable: make_features,
+    TeachersTable: _check_teachers,
+    QueriesTable: _check_queries,
+    AggregatorTable: _check_aggregator,
+    PrivacyTable: _check_privacy,
+    StudentTable: lambda table: make_student(table, 0),
+}
+
+
+@contextmanager
+def _collected(problems: list[str], name: str) -> Iterator[None]:
+    try:
+        yield
+    except MissingExtra:  # not the recipe's fault
+        raise
+    except (PateError, TypeError, ValueError) as error:
+        text = " ".join(str(error).split()).rstrip(".")
+        problems.append(f"{name}: {text}")

@@ -1,0 +1,142 @@
+"""What stands in a recipe. A table names a part of the run; keys beside those listed here are that part's own parameters."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from pate.release import Mode
+
+AUTO = "auto"
+"""As ``aggregator.sigma``: the least noise with which all queries fit in the budget."""
+
+Count = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0, lt=1)]
+Seed = Annotated[int, Field(ge=0)]
+
+
+class Closed(BaseModel):
+    """A table with no keys but these."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Part(BaseModel):
+    """A table whose other keys are the parameters of the part that it names."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+
+class DataTable(Part):
+    """source: a name of `pate data list`, "files" for your own, or "package.module:Class"."""
+
+    source: str
+
+
+class FeaturesTable(Part):
+    """Public features by name: hog, pca, contrastive, … or "package.module:Class"; fitted on public records."""
+
+    name: str
+
+
+class TeachersTable(Part):
+    """model: a teacher family, or "nearest": single records vote on their nearest queries, nothing is trained.
+
+    count: teachers; not for "nearest". salt: of the keyed hash that places a record; public, and part of the run.
+    features: false: the records themselves; true: those of [features]; a table: features of its own.
+    """
+
+    model: str
+    count: Count | None = None
+    salt: str = "pate"
+    features: bool | FeaturesTable = True
+    holdout: Share = 0.0
+    default_vote: Annotated[int, Field(ge=0)] = 0
+    retries: Annotated[int, Field(ge=0)] = 1
+    max_failures: Share = 0.05
+    allow_empty: bool = False
+    votes_per_record: Count = 1
+    votes_per_user: Count | None = None
+
+    @property
+    def nearest(self) -> bool:
+        return self.model == "nearest"
+
+
+class QueriesTable(Closed):
+    """count: public records to ask about. features: as for the teachers: by what records are compared."""
+
+    count: Count
+    strategy: str = "medoids"
+    features: bool | FeaturesTable = True
+
+
+class AggregatorTable(Part):
+    """name: gnmax, lnmax, confident-gnmax, noisy-histogram, or "package.module:Class"; its parameters beside it."""
+
+    name: str
+
+
+class PrivacyTable(Closed):
+    """epsilon, delta: the budget of all that is ever asked of these data. ledger: its place in release mode, a file or URL."""
+
+    epsilon: Annotated[float, Field(gt=0)]
+    delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
+    ledger: str | None = None
+
+
+class StudentTable(Part):
+    """model: a name of `pate student models`, or "package.module:Class". preset: settings known to work."""
+
+    model: str
+    preset: str | None = None
+
+
+class EvaluationTable(Closed):
+    """upper_bounds: also what could be had without privacy; looks at private data without noise, and is stamped so."""
+
+    upper_bounds: bool = False
+
+
+class Recipe(Closed):
+    """One run, from data to report.
+
+    mode: "simulation" (seeded, only for public benchmark data) or "release"; chosen by the data unless given.
+    seed: of everything that is drawn but the noise of a release, which cannot be seeded.
+    """
+
+    title: str = ""
+    description: str = ""
+    mode: Mode | None = None
+    seed: Seed = 0
+    data: DataTable
+    features: FeaturesTable | None = None
+    teachers: TeachersTable
+    queries: QueriesTable
+    aggregator: AggregatorTable
+    privacy: PrivacyTable
+    student: StudentTable
+    evaluation: EvaluationTable = EvaluationTable()
+
+    def features_for(self, table: Literal["teachers", "queries"]) -> FeaturesTable | None:
+        """The features that stand before the teachers, or in which queries are chosen."""
+        own = self.teachers.features if table == "teachers" else self.queries.features
+        if isinstance(own, FeaturesTable):
+            return own
+        return self.features if own else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, without keys that are not set: what TOML and JSON can hold."""
+        found: dict[str, Any] = _without_none(self.model_dump(mode="json"))
+        return found
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_none(each) for key, each in value.items() if each is not None}
+    return [_without_none(each) for each in value] if isinstance(value, list) else value

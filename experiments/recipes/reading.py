@@ -1,0 +1,149 @@
+"""Reading a recipe: TOML, changes to it, and everything that is wrong with it in one message."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+import tomli_w
+from pydantic import BaseModel, ValidationError
+
+from pate.errors import DataError, RecipeError
+from pate.experiments.recipes.checking import recipe_problems, table_problems
+from pate.experiments.recipes.model import Recipe
+from pate.references import did_you_mean
+
+BUILT_IN = Path(__file__).parent
+SUFFIX = ".toml"
+
+
+def read_recipe(place: str | Path | Mapping[str, Any], changes: Mapping[str, Any] | None = None) -> Recipe:
+    """A recipe, checked: built-in by name, from a .toml file, or given as nested tables.
+
+    changes: values by path, ``{"aggregator.sigma": 20}``; a table at a path is merged into the one that is there.
+    """
+    subject, tables = load_tables(place)
+    for path, value in (changes or {}).items():
+        change(tables, path, value, subject)
+    return check_recipe(tables, subject)
+
+
+def load_tables(place: str | Path | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """What to call it in messages, and its tables, not yet checked."""
+    if isinstance(place, Mapping):
+        return "The recipe", _copied(place)
+    path = find_recipe(place)
+    try:
+        tables = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise DataError(f"{path}: the recipe cannot be read ({error.strerror or error}).") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path}: not TOML: {error}. `pate recipes show digits` prints one to compare with.") from None
+    tables.setdefault("title", path.stem)
+    return f"Recipe {path.name}", tables
+
+
+def find_recipe(place: str | Path) -> Path:
+    """The file of a recipe: a path that ends in .toml, or the name of a built-in one."""
+    name = str(place)
+    if name.endswith(SUFFIX) or "/" in name:
+        path = Path(name)
+        if not path.is_file():
+            raise RecipeError(f"{path}: there is no such recipe. `pate recipes new {path.stem}.toml` writes one to begin with.")
+        return path
+    known = built_in_recipes()
+    if name not in known:
+        raise RecipeError(
+            f"{name!r} is no built-in recipe{did_you_mean(name, known)} Known: {', '.join(known)}; your own is a file that "
+            "ends in .toml."
+        )
+    return known[name]
+
+
+def built_in_recipes() -> dict[str, Path]:
+    return {path.stem: path for path in sorted(BUILT_IN.glob(f"*{SUFFIX}"), key=lambda path: path.stem)}
+
+
+def change(tables: dict[str, Any], path: str, value: Any, subject: str) -> None:
+    """Set ``tables[a][b]`` for the path "a.b"; the tables on the way are made where there are none."""
+    *above, last = path.replace("__", ".").split(".")
+    if not all((*above, last)):
+        raise RecipeError(f"{subject}: a change must name a key by its path, such as aggregator.sigma; got {path!r}.")
+    here = tables
+    for name in above:
+        here = here.setdefault(name, {})
+        if not isinstance(here, dict):
+            raise RecipeError(f"{subject}: {path} cannot be set, since {name!r} is a value and not a table.")
+    if isinstance(value, Mapping) and isinstance(here.get(last), dict):
+        for key, each in value.items():
+            change(here[last], key, each, subject)
+    else:
+        here[last] = _copied(value)
+
+
+def check_recipe(tables: Mapping[str, Any], subject: str = "The recipe") -> Recipe:
+    """The recipe in ``tables``; or a RecipeError that lists all problems at once."""
+    try:
+        recipe = Recipe.model_validate(dict(tables))
+        problems = list(recipe_problems(recipe))
+    except ValidationError as error:
+        problems = list(_problems(error))
+        problems += _problems_of_sound_tables(tables, {str(each["loc"][0]) for each in error.errors() if each["loc"]})
+    if problems:
+        more = f"{len(problems)} problems: " if len(problems) > 1 else ""
+        raise RecipeError(f"{subject}: {more}{'; '.join(problems)}.")
+    return recipe
+
+
+def recipe_text(recipe: Recipe) -> str:
+    """TOML, from which :func:`read_recipe` makes an equal recipe."""
+    return tomli_w.dumps(recipe.to_dict())
+
+
+def _problems(error: ValidationError) -> Iterator[str]:
+    for each in error.errors():
+        # Of a union ("true, false or a table") pydantic reports every branch, named in the path.
+        path = [str(step) for step in each["loc"] if step not in ("bool", "FeaturesTable")]
+        where = ".".join(path)
+        if each["type"] == "extra_forbidden":
+            yield f"{where}: unknown key{did_you_mean(path[-1], _keys(path[:-1])).rstrip('.')}"
+        elif each["type"] == "missing":
+            yield f"{where}: missing"
+        elif where:
+            found = repr(each["input"])
+            yield f"{where}: {each['msg'][0].lower()}{each['msg'][1:]}, got {found[:60]}"
+
+
+def _keys(path: list[str]) -> list[str]:
+    """The keys of the table at ``path``."""
+    table: Any = Recipe
+    for step in path:
+        annotation = table.model_fields[step].annotation
+        models = [
+            each for each in (annotation, *get_args(annotation)) if isinstance(each, type) and issubclass(each, BaseModel)
+        ]
+        if not models:
+            return []
+        table = models[0]
+    return list(table.model_fields)
+
+
+def _problems_of_sound_tables(tables: Mapping[str, Any], broken: set[str]) -> list[str]:
+    """What is wrong inside the tables that pydantic found nothing wrong with, so that one run tells all."""
+    found: list[str] = []
+    for name, value in tables.items():
+        if name in broken or name not in Recipe.model_fields or not isinstance(value, Mapping):
+            continue
+        annotation = Recipe.model_fields[name].annotation
+        kind = next(each for each in (annotation, *get_args(annotation)) if isinstance(each, type))
+        if issubclass(kind, BaseModel):
+            found += table_problems(kind.model_validate(dict(value)), name)
+    return found
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _copied(each) for key, each in value.items()}
+    return [_copied(each) for each in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,230 @@
+"""What a run found, as it stands in result.json: one format for PATE runs and baselines, and the part that may be published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from pate.errors import DataError
+from pate.progress import duration
+from pate.release import SIMULATION_STAMP, Mode
+
+FILE = "result.json"
+NOT_PRIVATE = "not private: computed from the private data without noise, for the owner's eyes only"
+
+Verified = Literal["built-in", "checked", "unverified"]
+
+
+class _Facts(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DataFacts(_Facts):
+    """benchmark: the records are public anyway, so nothing of them is secret. Counts are None where they must not be told."""
+
+    name: str
+    protocol: str
+    benchmark: bool
+    fingerprint: str | None
+    unit: str
+    class_names: list[str]
+    private_records: int | None
+    public_records: int
+    test_records: int | None
+
+
+class Curve(_Facts):
+    """Epsilon over the number of queries asked; ``dependent`` is private."""
+
+    queries: list[int]
+    independent: list[float]
+    dependent: list[float] | None
+
+
+class PrivacyFacts(_Facts):
+    """What the release cost.
+
+    data_independent: publishable. data_dependent: exact and itself private. sanitised: publishable; None where there is none.
+    published: the bounds of the papers by key, ``theorem6`` and the like; private_published are those that depend on votes.
+    spent: of the whole ledger after this run, data-independent; budget_epsilon: what the ledger allows in all.
+    """
+
+    delta: float
+    data_independent: float
+    data_dependent: float | None
+    sanitised: float | None
+    order: float
+    order_at_grid_edge: bool
+    budget_epsilon: float
+    spent: float
+    ledger: str
+    mechanism: dict[str, Any]
+    n_teachers: int
+    participation: int | None
+    asked: int
+    answered: int
+    neighbours: str
+    conversion: str
+    published: dict[str, float]
+    private_published: dict[str, float] | None
+    curve: Curve | None
+
+
+class Evaluation(_Facts):
+    """On the test split, opened once. confusion[i][j]: records of class i that the student took for j."""
+
+    accuracy: float
+    standard_error: float
+    balanced_accuracy: float
+    auc: float | None
+    majority: float
+    tested: int
+    confusion: list[list[int]]
+    openings: list[str]
+
+
+class LabelNoise(_Facts):
+    """right: share of answers that are the true label (benchmarks only). plurality: share that are the teachers' own winner,
+    private."""
+
+    answered: int
+    right: float | None
+    plurality: float | None
+
+
+class Consensus(_Facts):
+    """How many queries had how large a share of the votes for the winner: counts[i] between edges[i] and edges[i + 1]."""
+
+    edges: list[float]
+    counts: list[int]
+
+
+class UpperBounds(_Facts):
+    """Accuracy on the test split without any privacy."""
+
+    all_data: float | None
+    all_data_model: str | None
+    plurality: float | None
+    stamp: str = NOT_PRIVATE
+
+
+class StageFact(_Facts):
+    """cached: found finished. private: its time may depend on private data."""
+
+    name: str
+    seconds: float
+    cached: bool
+    private: bool
+    note: str = ""
+
+
+class Result(_Facts):
+    """One run. ``public()`` is what may leave the house.
+
+    >>> Result.model_fields["kind"].annotation
+    <class 'str'>
+    """
+
+    format: Literal["pate-result"] = "pate-result"
+    version: Literal[1] = 1
+    kind: str  # "pate", or the name of a baseline
+    title: str
+    created: str
+    run_id: str
+    mode: Mode
+    stamp: str
+    verified: Verified
+    copy_for: Literal["owner", "public"] = "owner"
+    data: DataFacts
+    student: str
+    teachers: str
+    privacy: PrivacyFacts
+    evaluation: Evaluation | None
+    label_noise: LabelNoise | None
+    consensus: Consensus | None
+    upper_bounds: UpperBounds | None
+    stages: list[StageFact]
+    warnings: list[str]
+    private_warnings: list[str] = []
+    environment: dict[str, str]
+    seed: int
+    test_is_public: bool
+
+    @property
+    def simulated(self) -> bool:
+        return self.mode == "simulation"
+
+    @property
+    def seconds(self) -> float:
+        return sum(stage.seconds for stage in self.stages)
+
+    def public(self) -> Result:
+        """Without everything that depends on votes or private records other than through the mechanism."""
+        told: dict[str, Any] = {"copy_for": "public", "consensus": None, "upper_bounds": None, "stages": []}
+        privacy = self.privacy.model_copy(update={"data_dependent": None, "private_published": None})
+        if privacy.curve is not None:
+            curve = privacy.curve.model_copy(update={"dependent": None})
+            privacy = privacy.model_copy(update={"curve": curve})
+        noise = None if self.label_noise is None else self.label_noise.model_copy(update={"plurality": None})
+        told |= {"privacy": privacy, "label_noise": noise, "private_warnings": []}
+        if not self.data.benchmark:
+            # A fingerprint is a hash of ids, and the number of records changes with every record.
+            told["data"] = self.data.model_copy(update={"fingerprint": None, "private_records": None, "test_records": None})
+            told["environment"] = {}
+            if not self.test_is_public:
+                told["evaluation"] = None
+        return self.model_copy(update=told)
+
+    def write(self, path: Path) -> None:
+        path.write_text(self.model_dump_json(indent=1) + "\n", "utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> Result:
+        """From a file, or from the run directory that holds it."""
+        file = path / FILE if path.is_dir() else path
+        try:
+            return cls.model_validate_json(file.read_bytes())
+        except FileNotFoundError:
+            raise DataError(f"{path}: there is no {FILE}. Is it the directory of a finished run?") from None
+        except OSError as error:
+            raise DataError(f"{file}: it cannot be read ({error.strerror or error}).") from error
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"])) or "the file"
+            raise DataError(f"{file}: not a result of this version of pate ({where}: {first['msg']}). Run it again.") from None
+
+    def rows(self) -> dict[str, str]:
+        """The result in a few lines, for a table."""
+        privacy, test = self.privacy, self.evaluation
+        rows = {"noise": self.stamp}
+        if test is not None:
+            rows["student's accuracy"] = f"{test.accuracy:.2%} ± {test.standard_error:.2%} on {test.tested} test records"
+            if test.auc is not None:
+                rows["student's AUC"] = f"{test.auc:.4f}, balanced accuracy {test.balanced_accuracy:.2%}"
+        published = "what a release would publish" if self.simulated else "may be published"
+        rows["epsilon, data-independent"] = f"{privacy.data_independent:.4f} at delta {privacy.delta:g}: {published}"
+        if privacy.data_dependent is not None and privacy.participation is None:  # of partial votes no smaller one is known
+            rows["epsilon, data-dependent"] = f"{privacy.data_dependent:.4f}: exact, private, for the owner only"
+        rows["answers"] = f"{privacy.answered} of {privacy.asked} queries, {privacy.n_teachers} voters"
+        if self.label_noise is not None and self.label_noise.right is not None:
+            rows["answers"] += f", {self.label_noise.right:.1%} of them right"
+        rows["ledger"] = f"epsilon {privacy.spent:.4f} spent of {privacy.budget_epsilon:g} ({privacy.ledger})"
+        if self.stages:
+            rows["time"] = duration(self.seconds)
+        return rows
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        head = f"<caption><b>{escape(self.title)}</b></caption>"
+        body = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in self.rows().items())
+        return f"<table>{head}{body}</table>"
+
+    def __str__(self) -> str:
+        accuracy = "not tested" if self.evaluation is None else f"{self.evaluation.accuracy:.2%}"
+        stamp = f"; {SIMULATION_STAMP}" if self.simulated else ""
+        return f"Result({self.title!r}: {accuracy} at epsilon {self.privacy.data_independent:.4g}{stamp})"
+
+    __repr__ = __str__
