@@ -11,8 +11,8 @@ READY := $(VENV)/.installed
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
-run: $(READY) ## A small PATE job, from private data to a published epsilon
-	@$(VENV)/bin/pate demo
+run: $(READY) ## PATE end to end on scikit-learn's embedded digits; prints the result and where the report is
+	@$(VENV)/bin/pate run digits
 
 test: $(READY) ## The default tests and doctests, with coverage
 	@$(PY) -m pytest -m "not slow" --durations=10 --cov --cov-report=term

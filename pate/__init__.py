@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from pate.errors import BudgetExceeded, PateError, VotesError
     from pate.execution import OnRay, Serial
     from pate.experiments.accounting import account
+    from pate.experiments.pipeline.launch import run
+    from pate.experiments.results import Result
     from pate.ledger import Budget, Ledger
     from pate.noise import OSNoise, SimulatedNoise
     from pate.privacy.curve import DEFAULT_ORDERS, RdpCurve
@@ -47,6 +49,7 @@ __all__ = [
     "PublicData",
     "RdpCurve",
     "Release",
+    "Result",
     "Serial",
     "SimulatedNoise",
     "StoredData",
@@ -58,6 +61,7 @@ __all__ = [
     "account",
     "ask",
     "nearest_votes",
+    "run",
     "select_queries",
 ]
 
@@ -83,6 +87,7 @@ _HOME = {
     "PublicData": "pate.public",
     "RdpCurve": "pate.privacy.curve",
     "Release": "pate.release",
+    "Result": "pate.experiments.results",
     "Serial": "pate.execution",
     "SimulatedNoise": "pate.noise",
     "StoredData": "pate.teachers",
@@ -93,6 +98,7 @@ _HOME = {
     "account": "pate.experiments.accounting",
     "ask": "pate.aggregators",
     "nearest_votes": "pate.teachers",
+    "run": "pate.experiments.pipeline.launch",
     "select_queries": "pate.student",
 }
 

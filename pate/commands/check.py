@@ -69,6 +69,7 @@ def _check_aggregator(
     false_alarm: float | None,
 ) -> tuple[Report, dict[str, Any]]:
     from pate.aggregators import make_aggregator
+    from pate.experiments.verification import is_built_in, remember_check
     from pate.testing import check_aggregator
 
     facts: dict[str, Any] = {
@@ -77,14 +78,17 @@ def _check_aggregator(
         "samples": _SAMPLES if samples is None else samples,
         "false_alarm": _FALSE_ALARM if false_alarm is None else false_alarm,
     }
+    aggregator = make_aggregator(part, parameters)
     report = check_aggregator(
-        make_aggregator(part, parameters),
+        aggregator,
         n_teachers=facts["teachers"],
         n_classes=facts["classes"],
         samples=facts["samples"],
         false_alarm=facts["false_alarm"],
         raise_on_failure=False,
     )
+    if report.passed and not is_built_in(aggregator):
+        remember_check(aggregator, facts["teachers"], facts["classes"])
     return report, facts
 
 

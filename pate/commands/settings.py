@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pate.errors import ParameterError
@@ -23,24 +23,30 @@ def parse_settings(settings: Sequence[str], option: str = "--set") -> dict[str, 
     >>> parse_settings(["hidden=[64, 32]", 'parameters={"C": 10}', 'version="2"', "max_depth=null"])
     {'hidden': [64, 32], 'parameters': {'C': 10}, 'version': '2', 'max_depth': None}
     """
-    parsed: dict[str, Setting] = {}
-    problems: list[str] = []
+    return _parsed(settings, option, str.isidentifier, "sigma=40")
+
+
+def parse_changes(settings: Sequence[str], option: str = "--set") -> dict[str, Setting]:
+    """As :func:`parse_settings`, for keys that are paths in a recipe.
+
+    >>> parse_changes(["aggregator.sigma=20", "title=mine"])
+    {'aggregator.sigma': 20, 'title': 'mine'}
+    """
+    return _parsed(settings, option, lambda key: all(part.isidentifier() for part in key.split(".")), "aggregator.sigma=40")
+
+
+def parse_grid(settings: Sequence[str], option: str = "--grid") -> dict[str, list[Setting]]:
+    """Values to try by path in a recipe, from ``path=value,value,…``.
+
+    >>> parse_grid(["aggregator.sigma=20,40", "student.model=spreading"])
+    {'aggregator.sigma': [20, 40], 'student.model': ['spreading']}
+    """
+    grid: dict[str, list[Setting]] = {}
     for setting in settings:
-        key, equals, value = (part.strip() for part in setting.partition("="))
-        if not equals or not key.isidentifier() or not value:
-            problems.append(f"got {setting!r}")
-        elif key in parsed:
-            problems.append(f"{key!r} is given twice")
-        else:
-            try:
-                parsed[key] = _value(value)
-            except ValueError as error:
-                problems.append(f"the value of {key!r} begins as JSON but is none ({error})")
-    if problems:
-        raise ParameterError(
-            f"{option} must look like key=value, each key once: {'; '.join(problems)}. Example: {option} sigma=40"
-        )
-    return parsed
+        path, _, values = setting.partition("=")
+        each = [parse_changes([f"{path}={value}"], option) for value in values.split(",")]
+        grid[path.strip()] = [value for found in each for value in found.values()]
+    return grid
 
 
 def parse_shape(text: str | None, option: str = "--shape") -> tuple[int, ...] | None:
@@ -55,6 +61,27 @@ def parse_shape(text: str | None, option: str = "--shape") -> tuple[int, ...] | 
     if not all(size.isdecimal() and int(size) > 0 for size in sizes):
         raise ParameterError(f"{option} must be whole numbers of at least 1, such as 28,28; got {text!r}.")
     return tuple(int(size) for size in sizes)
+
+
+def _parsed(settings: Sequence[str], option: str, is_key: Callable[[str], bool], example: str) -> dict[str, Setting]:
+    parsed: dict[str, Setting] = {}
+    problems: list[str] = []
+    for setting in settings:
+        key, equals, value = (part.strip() for part in setting.partition("="))
+        if not equals or not is_key(key) or not value:
+            problems.append(f"got {setting!r}")
+        elif key in parsed:
+            problems.append(f"{key!r} is given twice")
+        else:
+            try:
+                parsed[key] = _value(value)
+            except ValueError as error:
+                problems.append(f"the value of {key!r} begins as JSON but is none ({error})")
+    if problems:
+        raise ParameterError(
+            f"{option} must look like key=value, each key once: {'; '.join(problems)}. Example: {option} {example}"
+        )
+    return parsed
 
 
 def _value(text: str) -> Setting:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,10 +9,9 @@ import typer
 
 from pate.commands.options import Json, print_json
 from pate.commands.settings import parse_settings
-from pate.commands.trouble import in_words
+from pate.commands.trouble import in_words, shown
 
 if TYPE_CHECKING:
-    from pate.progress import Show
     from pate.student.base import Student
 
 app = typer.Typer(no_args_is_help=True)
@@ -97,7 +95,7 @@ def queries(
         check_array_place(out)
         x = read_inputs(public)
         helper = None if learner is None else _load(learner, allow)
-        space = None if features is None else fitted_features(features, settings, x, Diary("queries", _show()))
+        space = None if features is None else fitted_features(features, settings, x, Diary("queries", shown()))
         rows = choose(x, n, strategy, features=space, asked=asked, learner=helper, seed=seed)
         write_public_arrays(out, {"rows": rows, "x": x[rows]})
     if json:
@@ -146,7 +144,7 @@ def train(
             raise ParameterError(f"{out}: there is a file already. Add --force to overwrite it, or name another one.")
         x = read_inputs(public)
         releases, rows = read_answers(release, queries, len(x))
-        learner.fit(x, releases, rows, show=_show())
+        learner.fit(x, releases, rows, show=shown())
         learner.save(out)
     facts = facts_of(learner)
     if json:
@@ -212,10 +210,6 @@ def _load(path: Path, allow: list[str]) -> Student:
     from pate.student.base import Student
 
     return Student.load(path, allow)
-
-
-def _show() -> Show:
-    return "bar" if sys.stderr.isatty() else "lines"
 
 
 def _print_facts(facts: dict[str, Any], file: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +10,7 @@ import typer
 from pate.commands import options
 from pate.commands.options import Json, print_json
 from pate.commands.settings import parse_settings, parse_shape
-from pate.commands.trouble import in_words
+from pate.commands.trouble import in_words, shown
 
 if TYPE_CHECKING:
     from pate.experiments.teacher_jobs import PrivateSource
@@ -103,7 +102,7 @@ def train(
             retries=retries,
             max_failures=max_failures,
             resume=resume,
-            show="bar" if sys.stderr.isatty() else "lines",
+            show=shown(),
         )
         if isinstance(parts, StoredPartition):
             parts.cleanup()  # the copy of the private records that the workers split; a run that stopped still needs it

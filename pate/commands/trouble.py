@@ -1,11 +1,16 @@
-"""Ctrl-C and failing storage, told in one line."""
+"""Ctrl-C and failing storage, told in one line; and how progress is shown."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import typer
+
+if TYPE_CHECKING:
+    from pate.progress import Show
 
 
 @contextmanager
@@ -20,3 +25,8 @@ def in_words(next_step: Callable[[], str]) -> Iterator[None]:
         raise typer.Exit(130) from None  # as shells count a process that SIGINT ended
     except OSError as error:
         raise ExecutionError(f"{error}. {next_step()}") from error
+
+
+def shown() -> Show:
+    """Bars on a terminal, lines elsewhere."""
+    return "bar" if sys.stderr.isatty() else "lines"

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate.arrays import IntArray
-from pate.errors import ExecutionError
+from pate.errors import ClusterError, ExecutionError
 from pate.execution.base import Executor, Finished, Lost, Payload, Placement, Shared, Task, Value, Work
 from pate.execution.ray_setup import check_reachable, check_same_cluster, import_path_of_this_process, prepare_environment
 from pate.execution.threads import one_thread
@@ -179,7 +179,7 @@ class OnRay(Executor):
                 with import_path_of_this_process(address == "local"):
                     ray.init(address=address, log_to_driver=False, logging_level="ERROR", **options)
             except (ConnectionError, RuntimeError, OSError, ValueError) as error:
-                raise ExecutionError(f"Ray at {address!r} cannot be reached or started: {error}") from error
+                raise ClusterError(f"Ray at {address!r} cannot be reached or started: {error}") from error
             self._started_here = True
         else:
             check_same_cluster(ray, self.address)

@@ -7,11 +7,11 @@ import secrets
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from pate.errors import ExecutionError
+from pate.errors import ClusterError, ExecutionError
 
 
 def prepare_environment(local: bool) -> None:
@@ -23,6 +23,16 @@ def prepare_environment(local: bool) -> None:
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)  # for this process and its children, never on disk
 
 
+def send_token_if_there_is_one() -> None:
+    """For clusters that want a token: Ray's clients send it in this mode only, which Ray reads when it is first imported."""
+    if "RAY_AUTH_MODE" in os.environ:
+        return
+    named = os.environ.get("RAY_AUTH_TOKEN_PATH")
+    with suppress(RuntimeError, OSError):
+        if os.environ.get("RAY_AUTH_TOKEN") or Path(named or Path.home() / ".ray" / "auth_token").is_file():
+            os.environ["RAY_AUTH_MODE"] = "token"
+
+
 def check_reachable(address: str) -> None:
     """Ray itself tries a dead address for minutes before it says so."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
@@ -31,7 +41,7 @@ def check_reachable(address: str) -> None:
     try:
         socket.create_connection((host, int(port)), timeout=5).close()
     except OSError as error:
-        raise ExecutionError(f"Ray at {address!r} cannot be reached: {error}. Is the cluster up, and the port open?") from error
+        raise ClusterError(f"Ray at {address!r} cannot be reached: {error}. Is the cluster up, and the port open?") from error
 
 
 def check_same_cluster(ray: Any, address: str | None) -> None:

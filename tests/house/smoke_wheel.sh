@@ -42,10 +42,10 @@ echo "smoke_wheel: core dependencies alone"
 "$python" -m venv light
 light/bin/python -m pip install --quiet --disable-pip-version-check -c "$checkout/constraints.txt" "$wheel"
 use_wheel light
-if light/bin/pate demo >/dev/null 2>hint.txt; then
-  fail "pate demo needs scikit-learn, yet ran without it"
+if light/bin/pate run digits >/dev/null 2>hint.txt; then
+  fail "pate run digits needs scikit-learn, matplotlib and Ray, yet ran without them"
 fi
-grep -qF "pip install 'pate[train]'" hint.txt || fail "no hint at the missing extra: $(cat hint.txt)"
+grep -qF "pip install 'pate[train,plot,ray]'" hint.txt || fail "no hint at the missing extra: $(cat hint.txt)"
 [ "$(wc -l <hint.txt)" -eq 1 ] || fail "the hint must be one line: $(cat hint.txt)"
 
 echo "smoke_wheel: every extra"
@@ -55,5 +55,5 @@ full/bin/python -m pip install --quiet --disable-pip-version-check --no-deps "$w
 "$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
   >"$(full/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/heavy.pth"
 use_wheel full
-full/bin/pate demo >/dev/null
+full/bin/pate run digits >/dev/null 2>&1
 echo "smoke_wheel: ok"

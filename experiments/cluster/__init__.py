@@ -1,0 +1,1 @@
+"""Ready-made descriptions of clusters: for ``ray up`` and for KubeRay."""
