@@ -10,7 +10,8 @@ from pate.features.masked import Masked
 from pate.features.patches import Patches
 from pate.features.pca import PCA
 from pate.features.registry import features_named
-from pate.features.simple import Identity, Scale, Standardise
+from pate.features.scattering import Scattering
+from pate.features.simple import Identity, Scale, Standardise, Unit
 
 __all__ = [
     "HOG",
@@ -23,7 +24,9 @@ __all__ = [
     "Masked",
     "Patches",
     "Scale",
+    "Scattering",
     "Standardise",
+    "Unit",
     "check_position_independence",
     "features_named",
     "fit_cached",

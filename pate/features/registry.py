@@ -14,13 +14,17 @@ from pate.features.hog import HOG
 from pate.features.masked import Masked
 from pate.features.patches import Patches
 from pate.features.pca import PCA
-from pate.features.simple import Identity, Scale, Standardise
+from pate.features.scattering import Scattering
+from pate.features.simple import Identity, Scale, Standardise, Unit
 from pate.references import resolve
 
 ENTRY_POINT_GROUP = "pate.features"
 
 BUILT_IN: Mapping[str, type[Features]] = MappingProxyType(
-    {kind.name: kind for kind in (Identity, Scale, Standardise, PCA, HOG, Patches, Contrastive, Masked, Chain, Concat)}
+    {
+        kind.name: kind
+        for kind in (Identity, Scale, Unit, Standardise, PCA, HOG, Scattering, Patches, Contrastive, Masked, Chain, Concat)
+    }
 )
 
 

@@ -53,6 +53,30 @@ class Scale(Features):
         return np.clip((x - low) / (high - low), 0.0, 1.0) + 0.0  # which zero the larger of 0.0 and -0.0 is, is not specified
 
 
+class Unit(Features):
+    """The record divided by its own length; zeros stay zeros. Records of any shape are flattened.
+
+    constant: not 0: one more column of this number, in which a linear model can keep its bias, as small as one likes. What goes
+    into a linear model bounds its gradient: at equal lengths clipping treats all records alike.
+
+    >>> Unit().transform([[3.0, 4.0]])
+    array([[0.6, 0.8]], dtype=float32)
+    """
+
+    name: ClassVar[str] = "unit"
+
+    def __init__(self, constant: float = 0.0) -> None:
+        if not np.isfinite(constant):
+            raise ParameterError(f"Unit constant must be a finite number, got {constant!r}.")
+        self.constant = constant
+
+    def _transform_block(self, x: Float32Array) -> NDArray[Any]:
+        flat = x.reshape(len(x), -1).astype(np.float64)
+        length = np.sqrt((flat * flat).sum(axis=1, keepdims=True))
+        scaled = flat / np.where(length > 0, length, 1.0)
+        return np.concatenate([scaled, np.full((len(x), 1), self.constant)], axis=1) if self.constant else scaled
+
+
 class Standardise(Features):
     """(x - mean) / scale for each feature: of declared numbers, or fitted on public data (mean and standard deviation).
 

@@ -7,12 +7,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pate.features import HOG, PCA, Chain, Concat, Contrastive, Features, Identity, Masked, Patches, Scale, Standardise
+from pate.features import (
+    HOG,
+    PCA,
+    Chain,
+    Concat,
+    Contrastive,
+    Features,
+    Identity,
+    Masked,
+    Patches,
+    Scale,
+    Scattering,
+    Standardise,
+    Unit,
+)
 from pate.public import PublicData
 
 SIDE = 14
 
 BUILT_IN = ("identity", "scale", "standardise", "pca", "hog", "patches", "contrastive", "masked", "chain", "concat")
+BUILT_IN += ("unit", "scattering")
 
 
 def pictures(count: int, seed: int) -> NDArray[np.float32]:
@@ -33,6 +48,8 @@ def unfitted(name: str) -> Features:
         "standardise": Standardise(),
         "pca": PCA(20, whiten=0.5),
         "hog": HOG(),
+        "unit": Unit(),
+        "scattering": Scattering(angles=4, groups=5),
         "patches": Patches(**patches),
         "contrastive": Contrastive(features=8, epochs=1, batch=16, channels=(4, 6, 8)),
         "masked": Masked(features=8, epochs=1, width=12, batch=16),
