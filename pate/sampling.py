@@ -68,7 +68,7 @@ class Draw:
         self._words = words
         self.scale = float(scale)
         self.shape = shape
-        self.step_bits = max(0, min(_FINEST, 30 - math.ceil(math.log2(scale))))
+        self.step_bits = lattice_bits(scale)
         size = math.prod(shape)
         self._longer: dict[int, tuple[int, int]] = {}
         self._negative, self._whole, self._fraction = self._sample(size)
@@ -181,6 +181,11 @@ class Draw:
             if math.floor(low) == math.ceil(high) - 1:
                 return math.floor(low)
             self._reveal(index)
+
+
+def lattice_bits(scale: float) -> int:
+    """Noise of this scale is rounded down to multiples of 2**-bits votes."""
+    return max(0, min(_FINEST, 30 - math.ceil(math.log2(scale))))
 
 
 def check_scale(scale: float, what: str) -> None:
