@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
@@ -10,14 +12,19 @@ from pate.arrays import FloatArray, IntArray
 from pate.errors import DataError
 from pate.experiments.datasets.base import TestSet
 from pate.experiments.results import Consensus, Evaluation
-from pate.student.base import Student
 from pate.student.records import float_records
 from pate.votes import Votes
 
 _BINS = 20
 
 
-def evaluate(student: Student, test: TestSet, n_classes: int) -> tuple[Evaluation, NDArray[np.float32], IntArray]:
+class Classifier(Protocol):
+    """A student or a baseline: says how likely each class is."""
+
+    def predict_proba(self, x: NDArray[np.float32]) -> FloatArray: ...
+
+
+def evaluate(student: Classifier, test: TestSet, n_classes: int) -> tuple[Evaluation, NDArray[np.float32], IntArray]:
     """The one look at the test split: everything is decided by now. Also gives the records and labels that were opened."""
     given, y = test.open()
     x = float_records(given)

@@ -36,11 +36,32 @@ class DataFacts(_Facts):
 
 
 class Curve(_Facts):
-    """Epsilon over the number of queries asked; ``dependent`` is private."""
+    """Epsilon over the number of queries asked, or of steps taken; ``dependent`` is private."""
 
+    over: Literal["queries asked", "steps"] = "queries asked"
     queries: list[int]
     independent: list[float]
     dependent: list[float] | None
+
+
+class TrainingFacts(_Facts):
+    """What the noise of a trained baseline consists of.
+
+    steps: charged, those that a crash took away among them; lost: how many those are.
+    epsilon_pld: None where dp_accounting is missing, or where RDP says that it would promise nothing.
+    lot_size: as declared; None where the rate was. charged: the neighbouring relation of the ledger, by which it was charged.
+    """
+
+    steps: int
+    lost: int
+    lot_size: int | None
+    rate: float
+    noise_multiplier: float
+    clip: float
+    epsilon_rdp: float
+    epsilon_pld: float | None
+    accountant: str
+    charged: str
 
 
 class PrivacyFacts(_Facts):
@@ -61,15 +82,16 @@ class PrivacyFacts(_Facts):
     spent: float
     ledger: str
     mechanism: dict[str, Any]
-    n_teachers: int
+    n_teachers: int | None
     participation: int | None
-    asked: int
-    answered: int
+    asked: int | None
+    answered: int | None
     neighbours: str
     conversion: str
     published: dict[str, float]
     private_published: dict[str, float] | None
     curve: Curve | None
+    training: TrainingFacts | None = None
 
 
 class Evaluation(_Facts):
@@ -164,6 +186,8 @@ class Result(_Facts):
         """Without everything that depends on votes or private records other than through the mechanism."""
         told: dict[str, Any] = {"copy_for": "public", "consensus": None, "upper_bounds": None, "stages": []}
         privacy = self.privacy.model_copy(update={"data_dependent": None, "private_published": None})
+        if privacy.participation is not None and not self.data.benchmark:  # every record is a voter
+            privacy = privacy.model_copy(update={"n_teachers": None})
         if privacy.curve is not None:
             curve = privacy.curve.model_copy(update={"dependent": None})
             privacy = privacy.model_copy(update={"curve": curve})
@@ -207,7 +231,14 @@ class Result(_Facts):
         rows["epsilon, data-independent"] = f"{privacy.data_independent:.4f} at delta {privacy.delta:g}: {published}"
         if privacy.data_dependent is not None and privacy.participation is None:  # of partial votes no smaller one is known
             rows["epsilon, data-dependent"] = f"{privacy.data_dependent:.4f}: exact, private, for the owner only"
-        rows["answers"] = f"{privacy.answered} of {privacy.asked} queries, {privacy.n_teachers} voters"
+        if (training := privacy.training) is not None:
+            pld = "not computed" if training.epsilon_pld is None else f"{training.epsilon_pld:.4f}"
+            rows["epsilon by accountant"] = f"RDP {training.epsilon_rdp:.4f}, PLD {pld}"
+            rows["training"] = (
+                f"{training.steps} steps at sampling rate {training.rate:.4g}, noise multiplier {training.noise_multiplier:g}"
+            )
+        else:
+            rows["answers"] = f"{privacy.answered} of {privacy.asked} queries, {privacy.n_teachers} voters"
         if self.label_noise is not None and self.label_noise.right is not None:
             rows["answers"] += f", {self.label_noise.right:.1%} of them right"
         rows["ledger"] = f"epsilon {privacy.spent:.4f} spent of {privacy.budget_epsilon:g} ({privacy.ledger})"

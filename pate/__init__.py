@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from pate.errors import BudgetExceeded, PateError, VotesError
     from pate.execution import OnRay, Serial
     from pate.experiments.accounting import account
+    from pate.experiments.baselines.dpsgd.launch import run_dpsgd
+    from pate.experiments.baselines.dpsgd.trainer import DPSGD
     from pate.experiments.pipeline.launch import run
     from pate.experiments.results import Result
     from pate.ledger import Budget, Ledger
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ABSTAIN",
     "DEFAULT_ORDERS",
+    "DPSGD",
     "Aggregator",
     "Budget",
     "BudgetExceeded",
@@ -62,6 +65,7 @@ __all__ = [
     "ask",
     "nearest_votes",
     "run",
+    "run_dpsgd",
     "select_queries",
 ]
 
@@ -73,6 +77,7 @@ _HOME = {
     "Confident": "pate.aggregators",
     "ConfidentGNMax": "pate.aggregators",
     "DEFAULT_ORDERS": "pate.privacy.curve",
+    "DPSGD": "pate.experiments.baselines.dpsgd.trainer",
     "Electorate": "pate.release",
     "Ensemble": "pate.teachers",
     "GNMax": "pate.aggregators",
@@ -99,6 +104,7 @@ _HOME = {
     "ask": "pate.aggregators",
     "nearest_votes": "pate.teachers",
     "run": "pate.experiments.pipeline.launch",
+    "run_dpsgd": "pate.experiments.baselines.dpsgd.launch",
     "select_queries": "pate.student",
 }
 

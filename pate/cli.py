@@ -15,6 +15,7 @@ from pate.commands.bench import app as bench
 from pate.commands.check import check
 from pate.commands.compare import compare
 from pate.commands.data import app as data
+from pate.commands.dpsgd import app as dpsgd
 from pate.commands.jobs import app as jobs
 from pate.commands.ledger import app as ledger
 from pate.commands.plan import plan
@@ -60,6 +61,7 @@ app.add_typer(jobs, name="jobs", help="Runs that were sent to a Ray cluster: lis
 app.add_typer(recipes, name="recipes", help="What a run is made of: built-in recipes, and your own.")
 app.add_typer(teachers, name="teachers", help="Train teachers on disjoint private parts, and let them vote.")
 app.add_typer(student, name="student", help="Choose what to ask, learn from the answers, predict.")
+app.add_typer(dpsgd, name="dpsgd", help="DP-SGD, the baseline: train it as a recipe says, or see what it costs.")
 app.add_typer(ledger, name="ledger", help="Show, verify or export a durable privacy ledger.")
 app.add_typer(bench, name="bench", help="Speed, measured as ratios in one run.")
 

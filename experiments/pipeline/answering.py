@@ -14,9 +14,10 @@ from pate.aggregators.asking import AlreadyAsked
 from pate.arrays import IntArray
 from pate.experiments.array_files import write_text
 from pate.experiments.pipeline.store import Stages, private_folder
-from pate.experiments.recipes.model import Recipe
+from pate.experiments.recipes.model import RunRecipe
 from pate.experiments.release_files import read_release, release_text
 from pate.ledger import Budget, Ledger
+from pate.ledger.chain import Neighbours
 from pate.ledger.records import Entry
 from pate.noise import OSNoise, SimulatedNoise
 from pate.places import data_home
@@ -38,21 +39,21 @@ def default_ledger() -> str:
 class Desk:
     """Who pays for the answers: the ledger of these data, in its mode."""
 
-    recipe: Recipe
+    recipe: RunRecipe
     mode: Mode
     place: str
     fingerprint: str
     unit: str
 
     @classmethod
-    def of(cls, recipe: Recipe, mode: Mode, own: Path, fingerprint: str, unit: str) -> Desk:
+    def of(cls, recipe: RunRecipe, mode: Mode, own: Path, fingerprint: str, unit: str) -> Desk:
         """own: the ledger of a simulation, in its run directory."""
         place = str(own) if mode == "simulation" else recipe.privacy.ledger or default_ledger()
         return cls(recipe, mode, place, fingerprint, unit)
 
-    def open(self) -> Ledger:
+    def open(self, neighbours_if_new: Neighbours = "replace") -> Ledger:
         budget = Budget(self.recipe.privacy.epsilon, self.recipe.privacy.delta)
-        return Ledger.open(self.place, self.fingerprint, budget, unit=self.unit)
+        return Ledger.open(self.place, self.fingerprint, budget, unit=self.unit, neighbours_if_new=neighbours_if_new)
 
     def afford(self, aggregator: Aggregator, electorate: Electorate, n_queries: int) -> None:
         """Raise before anything is trained if the budget does not cover the answers. No data is looked at."""

@@ -15,7 +15,7 @@ from typing import Any
 from pate.errors import DataError, ExecutionError
 from pate.experiments.array_files import write_text
 from pate.experiments.pipeline.store import Stages, code_digests, digest, private_folder
-from pate.experiments.recipes.model import Recipe
+from pate.experiments.recipes.model import RunRecipe
 from pate.experiments.recipes.reading import recipe_text
 from pate.experiments.results import FILE
 
@@ -28,11 +28,11 @@ _DIGITS = 8
 class RunFolder:
     """``out/title-digest``. The same recipe (and, where it names a user's own parts, the same code) has the same directory."""
 
-    def __init__(self, recipe: Recipe, out: Path, again: bool = False) -> None:
+    def __init__(self, recipe: RunRecipe, out: Path, again: bool = False) -> None:
         facts = recipe.to_dict()
         parts = {name: value for name, value in facts.items() if isinstance(value, dict)}  # a title names no code
         self._digest = digest({"recipe": facts, "code": code_digests(parts)})
-        slug = re.sub(r"[^a-z0-9]+", "-", (recipe.title or recipe.data.source).lower()).strip("-")[:40] or "run"
+        slug = re.sub(r"[^a-z0-9]+", "-", recipe.run_name.lower()).strip("-")[:40] or "run"
         first = out / f"{slug}-{self._digest[:_DIGITS]}"
         takes = [first, *sorted(out.glob(f"{first.name}-*"), key=lambda path: (len(path.name), path.name))]
         self.take = len(takes) + 1 if again and first.exists() else len(takes)
@@ -43,7 +43,7 @@ class RunFolder:
         return self.path / name
 
     @contextmanager
-    def opened(self, recipe: Recipe) -> Iterator[dict[str, Any]]:
+    def opened(self, recipe: RunRecipe) -> Iterator[dict[str, Any]]:
         """Begin, or go on; gives ``run.json``: who runs here and since when. One process at a time."""
         private_folder(self.path)
         with self.file(_LOCK).open("a") as file:

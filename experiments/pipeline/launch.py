@@ -29,7 +29,7 @@ from pate.experiments.pipeline.summary import Facts, Tested, environment, summar
 from pate.experiments.pipeline.telling import Teller
 from pate.experiments.pipeline.voting import Material, Voting, plurality
 from pate.experiments.recipes.checking import make_mechanism, make_source, make_student, mode_of, with_noise
-from pate.experiments.recipes.model import Recipe
+from pate.experiments.recipes.model import Recipe, RunRecipe
 from pate.experiments.recipes.reading import find_recipe, read_recipe
 from pate.experiments.release_files import read_release, release_text
 from pate.experiments.reports.writing import write_all
@@ -120,7 +120,7 @@ def votes_of(recipe: Recipe, base: Path | None, data: Any, out: Path, executor: 
     run.vote(None)
 
 
-def load_material(recipe: Recipe, base: Path | None, data: str | os.PathLike[str] | None) -> Material:
+def load_material(recipe: RunRecipe, base: Path | None, data: str | os.PathLike[str] | None) -> Material:
     """A user's own files are named from the recipe's directory; data sets lie under ``data``."""
     source = make_source(recipe.data)
     if isinstance(source, Files):

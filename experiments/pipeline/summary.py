@@ -21,7 +21,7 @@ from pate.experiments.pipeline.answering import Desk
 from pate.experiments.pipeline.voting import plurality
 from pate.experiments.planning import least_sigma
 from pate.experiments.recipes.checking import make_source
-from pate.experiments.recipes.model import Recipe
+from pate.experiments.recipes.model import Recipe, RunRecipe
 from pate.experiments.results import (
     Curve,
     DataFacts,
@@ -81,17 +81,7 @@ def summarise(
         mode=facts.mode,
         stamp=release.stamp,
         verified=facts.verified,
-        data=DataFacts(
-            name=split.name,
-            protocol=split.protocol,
-            benchmark=make_source(recipe.data).benchmark,
-            fingerprint=split.private.fingerprint,
-            unit=split.private.unit,
-            class_names=list(split.class_names),
-            private_records=len(split.private),
-            public_records=len(split.public_x),
-            test_records=None if tested.evaluation is None else tested.evaluation.tested,
-        ),
+        data=data_facts(split, recipe, tested.evaluation),
         student=facts.student.title,
         teachers="single records" if facts.ensemble is None else f"{facts.ensemble.n_teachers} x {recipe.teachers.model}",
         privacy=privacy,
@@ -106,6 +96,24 @@ def summarise(
         seed=recipe.seed,
         test_is_public=split.test_is_public,
     )
+
+
+def data_facts(split: Split, recipe: RunRecipe, evaluation: Evaluation | None) -> DataFacts:
+    return DataFacts(
+        name=split.name,
+        protocol=split.protocol,
+        benchmark=make_source(recipe.data).benchmark,
+        fingerprint=split.private.fingerprint,
+        unit=split.private.unit,
+        class_names=list(split.class_names),
+        private_records=len(split.private),
+        public_records=len(split.public_x),
+        test_records=None if evaluation is None else evaluation.tested,
+    )
+
+
+def ledger_name(mode: Mode) -> str:
+    return "in the run directory" if mode == "simulation" else "the durable ledger of these data"
 
 
 def environment() -> dict[str, str]:
@@ -148,7 +156,7 @@ def _privacy(report: Account, desk: Desk, release: Release) -> PrivacyFacts:
         order_at_grid_edge=at_edge,
         budget_epsilon=budget,
         spent=spent,
-        ledger="in the run directory" if desk.mode == "simulation" else "the durable ledger of these data",
+        ledger=ledger_name(desk.mode),
         mechanism=dict(release.mechanism),
         n_teachers=release.electorate.n_teachers,
         participation=release.electorate.participation,
@@ -189,8 +197,9 @@ def _public_warnings(facts: Facts, privacy: PrivacyFacts) -> list[str]:
         )
     if facts.mechanism.parameters.get("charging") == "realised":
         found.append("Charged as realised: epsilon here is the worst case; the ledger's budget is the other valid claim.")
-    if privacy.answered * 2 < privacy.asked:
-        found.append(f"Only {privacy.answered} of {privacy.asked} queries were answered, and all were paid for.")
+    answered, asked = int(facts.release.answered.sum()), len(facts.release)
+    if answered * 2 < asked:
+        found.append(f"Only {answered} of {asked} queries were answered, and all were paid for.")
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from pate.experiments.results import StageFact
 from pate.progress import Show, duration
 
 STAGES = ("data", "features", "queries", "teachers", "votes", "answers", "student", "evaluation", "report")
-_PRIVATE = frozenset({"data", "teachers", "votes", "answers", "evaluation"})
+_PRIVATE = frozenset({"data", "teachers", "votes", "answers", "training", "evaluation"})
 """Stages that look at private records, votes or test records: how long they take may depend on them."""
 
 
@@ -30,7 +30,8 @@ class Teller:
     show: "bar" on a terminal (colours, live bars inside the stages), "lines", or "none"; "auto" chooses.
     """
 
-    def __init__(self, show: Show = "auto") -> None:
+    def __init__(self, show: Show = "auto", stages: Sequence[str] = STAGES) -> None:
+        self._stages = stages
         if show == "auto":
             show = "bar" if sys.stderr.isatty() else "none"
         self.show: Show = show
@@ -38,7 +39,7 @@ class Teller:
 
     @contextmanager
     def stage(self, name: str, what: str) -> Iterator[Note]:
-        number = f"[{STAGES.index(name) + 1}/{len(STAGES)}]"
+        number = f"[{self._stages.index(name) + 1}/{len(self._stages)}]"
         self.say(f"{number} {name}: {what}")
         note, start = Note(), time.monotonic()
         yield note

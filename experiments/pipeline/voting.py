@@ -95,9 +95,7 @@ class Voting:
             return None
         key = wanted.model_dump_json()
         if key not in self._fitted:
-            with Diary("features", self._teller.show).fitting() as told:
-                public = PublicData(self._split.public_x)
-                self._fitted[key] = fit_cached(make_features(wanted), public, progress=told)
+            self._fitted[key] = fitted_features(wanted, self._split, self._teller)
         return self._fitted[key]
 
     def rows(self) -> tuple[IntArray, bool]:
@@ -200,6 +198,12 @@ class Voting:
             "seed": self._recipe.seed,
             "code": code_digests(table.model_dump(mode="json")),
         }
+
+
+def fitted_features(wanted: FeaturesTable, split: Split, teller: Teller) -> Features:
+    """Fitted on the public records, or found from an earlier fit."""
+    with Diary("features", teller.show).fitting() as told:
+        return fit_cached(make_features(wanted), PublicData(split.public_x), progress=told)
 
 
 def _described(table: FeaturesTable | None) -> dict[str, Any] | None:

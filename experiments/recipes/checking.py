@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from pate.aggregators import Aggregator, make_aggregator
 from pate.errors import MissingExtra, ParameterError, PateError
+from pate.experiments.baselines.dpsgd.settings import Settings, check_model_name, make_settings
 from pate.experiments.datasets.base import DatasetSource
 from pate.experiments.datasets.registry import source_named
 from pate.experiments.planning import least_sigma
@@ -18,10 +19,12 @@ from pate.experiments.recipes.model import (
     AUTO,
     AggregatorTable,
     DataTable,
+    DpsgdTable,
     FeaturesTable,
     PrivacyTable,
     QueriesTable,
     Recipe,
+    RunRecipe,
     StudentTable,
     TeachersTable,
 )
@@ -58,7 +61,11 @@ def make_student(table: StudentTable, seed: int) -> Student:
     return student(table.model, table.preset, **{"seed": seed, **table.parameters})
 
 
-def mode_of(recipe: Recipe) -> Mode:
+def training_settings(table: DpsgdTable) -> Settings:
+    return make_settings(table.parameters)
+
+
+def mode_of(recipe: RunRecipe) -> Mode:
     """Simulation for public benchmark data, release for all else, unless the recipe says otherwise."""
     if recipe.mode is not None:
         return recipe.mode
@@ -76,9 +83,9 @@ def with_noise(recipe: Recipe) -> Recipe:
     return recipe.model_copy(update={"aggregator": AggregatorTable(name=recipe.aggregator.name, sigma=sigma)})  # type: ignore[call-arg]
 
 
-def recipe_problems(recipe: Recipe) -> Iterator[str]:
+def recipe_problems(recipe: RunRecipe) -> Iterator[str]:
     """Everything that is wrong with a recipe whose tables are well formed."""
-    tables = {name: getattr(recipe, name) for name in Recipe.model_fields}
+    tables = {name: getattr(recipe, name) for name in type(recipe).model_fields}
     sound = True
     for name, table in tables.items():
         for problem in table_problems(table, name):
@@ -100,7 +107,7 @@ def table_problems(table: Any, name: str) -> list[str]:
     return found
 
 
-def _misfits(recipe: Recipe) -> Iterator[str]:
+def _misfits(recipe: RunRecipe) -> Iterator[str]:
     """Parts that are sound each for itself, but not together."""
     if recipe.mode == "simulation" and not make_source(recipe.data).benchmark:
         yield (
@@ -109,6 +116,10 @@ def _misfits(recipe: Recipe) -> Iterator[str]:
         )
     if recipe.mode == "simulation" and recipe.privacy.ledger is not None:
         yield "privacy.ledger: a simulation keeps its ledger in the run directory; leave the key out"
+    if not isinstance(recipe, Recipe):
+        if recipe.evaluation.upper_bounds:
+            yield "evaluation.upper_bounds: of PATE runs only; a baseline has none"
+        return
     mechanism = make_mechanism(with_noise(recipe).aggregator)
     if recipe.teachers.nearest and type(mechanism).rdp_ahead_one_count is Aggregator.rdp_ahead_one_count:
         yield f'aggregator: {mechanism!r} states no cost for partial votes, which teachers.model = "nearest" casts'
@@ -149,6 +160,11 @@ def _check_aggregator(table: AggregatorTable) -> None:
     make_mechanism(table)
 
 
+def _check_dpsgd(table: DpsgdTable) -> None:
+    check_model_name(table.model)
+    training_settings(table)
+
+
 def _check_privacy(table: PrivacyTable) -> None:
     Budget(table.epsilon, table.delta)
     if table.ledger is not None and urlsplit(table.ledger).password is not None:
@@ -165,6 +181,7 @@ _CHECKS: dict[type, Callable[[Any], object]] = {
     QueriesTable: _check_queries,
     AggregatorTable: _check_aggregator,
     PrivacyTable: _check_privacy,
+    DpsgdTable: _check_dpsgd,
     StudentTable: lambda table: make_student(table, 0),
 }
 

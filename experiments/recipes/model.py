@@ -103,8 +103,17 @@ class EvaluationTable(Closed):
     upper_bounds: bool = False
 
 
-class Recipe(Closed):
-    """One run, from data to report.
+class DpsgdTable(Part):
+    """The baseline: model: a name of ``pate.experiments.baselines.dpsgd``, or "package.module:factory"; how it is trained
+    beside it. features: as for the teachers.
+    """
+
+    model: str = "logistic"
+    features: bool | FeaturesTable = True
+
+
+class RunRecipe(Closed):
+    """What PATE and its baselines have in common: the same data, the same budget, the same test.
 
     mode: "simulation" (seeded, only for public benchmark data) or "release"; chosen by the data unless given.
     seed: of everything that is drawn but the noise of a release, which cannot be seeded.
@@ -116,24 +125,54 @@ class Recipe(Closed):
     seed: Seed = 0
     data: DataTable
     features: FeaturesTable | None = None
-    teachers: TeachersTable
-    queries: QueriesTable
-    aggregator: AggregatorTable
     privacy: PrivacyTable
-    student: StudentTable
     evaluation: EvaluationTable = EvaluationTable()
 
-    def features_for(self, table: Literal["teachers", "queries"]) -> FeaturesTable | None:
-        """The features that stand before the teachers, or in which queries are chosen."""
-        own = self.teachers.features if table == "teachers" else self.queries.features
-        if isinstance(own, FeaturesTable):
-            return own
-        return self.features if own else None
+    @property
+    def run_name(self) -> str:
+        """What a run of it is called."""
+        return self.title or self.data.source
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, without keys that are not set: what TOML and JSON can hold."""
         found: dict[str, Any] = _without_none(self.model_dump(mode="json"))
         return found
+
+    def _chosen(self, own: bool | FeaturesTable) -> FeaturesTable | None:
+        if isinstance(own, FeaturesTable):
+            return own
+        return self.features if own else None
+
+
+class Recipe(RunRecipe):
+    """One run of PATE, from data to report."""
+
+    teachers: TeachersTable
+    queries: QueriesTable
+    aggregator: AggregatorTable
+    student: StudentTable
+
+    def features_for(self, table: Literal["teachers", "queries"]) -> FeaturesTable | None:
+        """The features that stand before the teachers, or in which queries are chosen."""
+        return self._chosen(self.teachers.features if table == "teachers" else self.queries.features)
+
+
+class DpsgdRecipe(RunRecipe):
+    """One run of DP-SGD on the same data, from data to report."""
+
+    dpsgd: DpsgdTable
+
+    @property
+    def run_name(self) -> str:
+        return f"{super().run_name}-dpsgd"
+
+    @property
+    def features_before_training(self) -> FeaturesTable | None:
+        return self._chosen(self.dpsgd.features)
+
+
+NOT_FOR = {Recipe: {"dpsgd"}, DpsgdRecipe: {"teachers", "queries", "aggregator", "student"}}
+"""One file may hold the tables of both kinds of runs; each reads its own."""
 
 
 def _without_none(value: Any) -> Any:

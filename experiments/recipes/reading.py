@@ -5,14 +5,14 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, overload
 
 import tomli_w
 from pydantic import BaseModel, ValidationError
 
 from pate.errors import DataError, RecipeError
 from pate.experiments.recipes.checking import recipe_problems, table_problems
-from pate.experiments.recipes.model import Recipe
+from pate.experiments.recipes.model import NOT_FOR, DpsgdRecipe, Recipe, RunRecipe
 from pate.references import did_you_mean
 
 BUILT_IN = Path(__file__).parent
@@ -24,10 +24,18 @@ def read_recipe(place: str | Path | Mapping[str, Any], changes: Mapping[str, Any
 
     changes: values by path, ``{"aggregator.sigma": 20}``; a table at a path is merged into the one that is there.
     """
-    subject, tables = load_tables(place)
-    for path, value in (changes or {}).items():
-        change(tables, path, value, subject)
-    return check_recipe(tables, subject)
+    return check_recipe(*_changed(place, changes))
+
+
+def read_dpsgd_recipe(place: str | Path | Mapping[str, Any], changes: Mapping[str, Any] | None = None) -> DpsgdRecipe:
+    """As :func:`read_recipe`, for the baseline: the same data and budget with the table ``[dpsgd]``."""
+    tables, subject = _changed(place, changes)
+    if "dpsgd" not in tables:
+        raise RecipeError(
+            f"{subject}: it has no table [dpsgd], which says how the baseline is trained. Add one, for example --set "
+            "dpsgd.model=logistic --set dpsgd.lot_size=1024 --set dpsgd.epochs=20."
+        )
+    return check_recipe(tables, subject, DpsgdRecipe)
 
 
 def load_tables(place: str | Path | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -83,32 +91,45 @@ def change(tables: dict[str, Any], path: str, value: Any, subject: str) -> None:
         here[last] = _copied(value)
 
 
-def check_recipe(tables: Mapping[str, Any], subject: str = "The recipe") -> Recipe:
+@overload
+def check_recipe(tables: Mapping[str, Any], subject: str = ...) -> Recipe: ...
+@overload
+def check_recipe(tables: Mapping[str, Any], subject: str, kind: type[DpsgdRecipe]) -> DpsgdRecipe: ...
+def check_recipe(tables: Mapping[str, Any], subject: str = "The recipe", kind: type[RunRecipe] = Recipe) -> RunRecipe:
     """The recipe in ``tables``; or a RecipeError that lists all problems at once."""
+    own = {name: value for name, value in tables.items() if name not in NOT_FOR[kind]}
     try:
-        recipe = Recipe.model_validate(dict(tables))
+        recipe = kind.model_validate(own)
         problems = list(recipe_problems(recipe))
     except ValidationError as error:
-        problems = list(_problems(error))
-        problems += _problems_of_sound_tables(tables, {str(each["loc"][0]) for each in error.errors() if each["loc"]})
+        problems = list(_problems(error, kind))
+        broken = {str(each["loc"][0]) for each in error.errors() if each["loc"]}
+        problems += _problems_of_sound_tables(own, broken, kind)
     if problems:
         more = f"{len(problems)} problems: " if len(problems) > 1 else ""
         raise RecipeError(f"{subject}: {more}{'; '.join(problems)}.")
     return recipe
 
 
-def recipe_text(recipe: Recipe) -> str:
+def recipe_text(recipe: RunRecipe) -> str:
     """TOML, from which :func:`read_recipe` makes an equal recipe."""
     return tomli_w.dumps(recipe.to_dict())
 
 
-def _problems(error: ValidationError) -> Iterator[str]:
+def _changed(place: str | Path | Mapping[str, Any], changes: Mapping[str, Any] | None) -> tuple[dict[str, Any], str]:
+    subject, tables = load_tables(place)
+    for path, value in (changes or {}).items():
+        change(tables, path, value, subject)
+    return tables, subject
+
+
+def _problems(error: ValidationError, kind: type[RunRecipe]) -> Iterator[str]:
     for each in error.errors():
         # Of a union ("true, false or a table") pydantic reports every branch, named in the path.
         path = [str(step) for step in each["loc"] if step not in ("bool", "FeaturesTable")]
         where = ".".join(path)
         if each["type"] == "extra_forbidden":
-            yield f"{where}: unknown key{did_you_mean(path[-1], _keys(path[:-1])).rstrip('.')}"
+            yield f"{where}: unknown key{did_you_mean(path[-1], _keys(path[:-1], kind)).rstrip('.')}"
         elif each["type"] == "missing":
             yield f"{where}: missing"
         elif where:
@@ -116,9 +137,9 @@ def _problems(error: ValidationError) -> Iterator[str]:
             yield f"{where}: {each['msg'][0].lower()}{each['msg'][1:]}, got {found[:60]}"
 
 
-def _keys(path: list[str]) -> list[str]:
+def _keys(path: list[str], kind: type[RunRecipe]) -> list[str]:
     """The keys of the table at ``path``."""
-    table: Any = Recipe
+    table: Any = kind
     for step in path:
         annotation = table.model_fields[step].annotation
         models = [
@@ -130,16 +151,16 @@ def _keys(path: list[str]) -> list[str]:
     return list(table.model_fields)
 
 
-def _problems_of_sound_tables(tables: Mapping[str, Any], broken: set[str]) -> list[str]:
+def _problems_of_sound_tables(tables: Mapping[str, Any], broken: set[str], kind: type[RunRecipe]) -> list[str]:
     """What is wrong inside the tables that pydantic found nothing wrong with, so that one run tells all."""
     found: list[str] = []
     for name, value in tables.items():
-        if name in broken or name not in Recipe.model_fields or not isinstance(value, Mapping):
+        if name in broken or name not in kind.model_fields or not isinstance(value, Mapping):
             continue
-        annotation = Recipe.model_fields[name].annotation
-        kind = next(each for each in (annotation, *get_args(annotation)) if isinstance(each, type))
-        if issubclass(kind, BaseModel):
-            found += table_problems(kind.model_validate(dict(value)), name)
+        annotation = kind.model_fields[name].annotation
+        table = next(each for each in (annotation, *get_args(annotation)) if isinstance(each, type))
+        if issubclass(table, BaseModel):
+            found += table_problems(table.model_validate(dict(value)), name)
     return found
 
 

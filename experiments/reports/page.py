@@ -24,7 +24,7 @@ PAPERS = {
     "theorem3_2017": "PATE 2017, Theorem 3 (one direction)",
 }
 _CAPTIONS = {
-    "epsilon": "Epsilon over the number of queries asked.",
+    "epsilon": "Epsilon as the run went on.",
     "labels": "What became of the queries.",
     "confusion": "The student on the test records: how often a class was taken for another.",
     "consensus": "How far the teachers agreed. Private: owner's copy only.",
@@ -41,6 +41,7 @@ def render(result: Result, recipe: str, ledger: Sequence[Mapping[str, Any]], plo
     text: str = environment.get_template(_TEMPLATE).render(
         result=result,
         privacy=result.privacy,
+        training=result.privacy.training,
         data=result.data,
         test=result.evaluation,
         factor=_figure(math.exp(min(result.privacy.data_independent, 700))),
@@ -80,7 +81,9 @@ def _alt(result: Result, name: str) -> str:
     """What a picture shows, for those who do not see it."""
     privacy = result.privacy
     if name == "epsilon":
-        end = f"{_figure(privacy.data_independent)} after {privacy.asked} queries"
+        asked = privacy.curve.queries[-1] if privacy.curve else privacy.asked
+        what = "steps" if privacy.training else "queries"
+        end = f"{_figure(privacy.data_independent)} after {asked} {what}"
         return f"Epsilon grows to {end}; the budget is {_figure(privacy.budget_epsilon)}."
     if name == "labels":
         right = result.label_noise.right if result.label_noise else None

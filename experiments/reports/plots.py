@@ -44,7 +44,7 @@ def _epsilon(result: Result) -> Figure:
         axes.plot(queries, privacy.curve.dependent, "--", color=RED, linewidth=2, label=f"data-dependent ({_PRIVATE})")
     axes.axhline(privacy.budget_epsilon, color=GREY, linewidth=1, linestyle=":")
     axes.annotate("budget", (queries[0], privacy.budget_epsilon), fontsize=8, color=GREY, va="bottom")
-    axes.set_xlabel("queries asked")
+    axes.set_xlabel(privacy.curve.over)
     axes.set_ylabel(f"epsilon at delta = {privacy.delta:g}")
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
@@ -68,7 +68,8 @@ def _consensus(result: Result) -> Figure:
 def _labels(result: Result) -> Figure:
     noise, privacy = result.label_noise, result.privacy
     assert noise is not None
-    parts = [("abstained", privacy.asked - privacy.answered, GREY)]
+    asked = privacy.asked or 0
+    parts = [("abstained", asked - (privacy.answered or 0), GREY)]
     if noise.right is None:
         parts.insert(0, ("answered, truth unknown", noise.answered, BLUE))
     else:
@@ -81,7 +82,7 @@ def _labels(result: Result) -> Figure:
         axes.barh([0], [count], left=start, color=colour, label=f"{name}: {count}")
         start += count
     axes.set_yticks([])
-    axes.set_xlim(0, privacy.asked)
+    axes.set_xlim(0, asked)
     axes.set_xlabel("queries asked")
     axes.legend(frameon=False, fontsize=9, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     return figure

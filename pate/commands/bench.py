@@ -140,6 +140,22 @@ def student(
     _show(rows, table, json)
 
 
+@app.command("dpsgd")
+def dpsgd(
+    models: Annotated[str, typer.Option("--models", help="mnist-cnn, mlp, logistic, groupnorm-cnn.")] = (
+        "mnist-cnn,mlp,logistic,groupnorm-cnn"
+    ),
+    rounds: Annotated[int, typer.Option("--rounds", min=1)] = 9,
+    quick: Annotated[bool, typer.Option("--quick", help="A small batch and one round, only to see that it runs.")] = False,
+    memory: Annotated[bool, typer.Option("--memory", help="Also peak memory, each way in a process of its own.")] = False,
+    json: Json = False,
+) -> None:
+    """A step of DP-SGD against the plain step, and against the modes of Opacus where it is installed."""
+    from pate.experiments.bench.dpsgd import run, table
+
+    _show(run(_listed(models), rounds, quick, memory, lambda line: typer.echo(f"… {line}", err=True)), table, json)
+
+
 def _listed(text: str) -> list[str]:
     return [each.strip() for each in text.split(",") if each.strip()]
 

@@ -48,12 +48,16 @@ def _print(compared: Compared) -> None:
     for row in compared.to_json()["runs"]:
         accuracy = "–" if row["accuracy"] is None else f"{row['accuracy']:.2%} ± {row['standard_error']:.2%}"
         cells = (row["run"], row["data"], row["kind"], accuracy, _number(row["auc"]), _number(row["epsilon"]))
-        more = (_number(row["epsilon_dependent"]), f"{row['delta']:g}", f"{row['answered']} of {row['asked']}", row["mode"])
+        more = (_number(row["epsilon_dependent"]), f"{row['delta']:g}", _answered(row), row["mode"])
         table.add_row(*(escape(str(cell)) for cell in (*cells, *more)))
     console = Console()
     console.print(table)
     for note in compared.notes:
         console.print(escape(note), highlight=False, soft_wrap=True)
+
+
+def _answered(row: dict[str, Any]) -> str:
+    return "–" if row["asked"] is None else f"{row['answered']} of {row['asked']}"
 
 
 def _number(value: Any) -> str:

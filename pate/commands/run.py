@@ -77,10 +77,11 @@ def run(
     if json:
         print_json({"run": str(finished.folder), "result": finished.result.model_dump(mode="json")})
     else:
-        _print(finished)
+        print_finished(finished)
 
 
-def _print(finished: Finished) -> None:
+def print_finished(finished: Finished) -> None:
+    """The table at the end of a run, what to be wary of, and where the reports are."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table

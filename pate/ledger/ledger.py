@@ -54,13 +54,14 @@ class Ledger:
         unit: str | None = None,
         *,
         neighbours: Neighbours | None = None,
+        neighbours_if_new: Neighbours = "replace",
     ) -> Ledger:
         """Open the ledger of a data set, verified from its first row; with a budget, begin it where there is none.
 
         place: a path (SQLite) or a SQLAlchemy URL ("postgresql+psycopg://host/name").
         fingerprint: names the private data; every run on the same data must give the same one.
-        budget, unit, neighbours: fixed by the first opening (unit "record" and neighbours "replace" unless given). Later
-            ones may leave them out; if given, they must be the same.
+        budget, unit, neighbours: fixed by the first opening (unit "record" and neighbours ``neighbours_if_new`` unless
+            given). Later ones may leave them out; if given, they must be the same.
         """
         if not 0 < len(fingerprint) <= 512 or not fingerprint.isprintable():
             raise ParameterError(f"A data-set fingerprint must be 1 to 512 printable characters, got {fingerprint!r}.")
@@ -77,7 +78,7 @@ class Ledger:
                     "(`pate ledger show` lists those it has), or give a budget to begin."
                 )
             if ledger._chain.header is None and budget is not None:
-                ledger._begin(Header(budget, unit or "record", neighbours or "replace"))
+                ledger._begin(Header(budget, unit or "record", neighbours or neighbours_if_new))
             ledger._in_context(lambda: ledger._chain.opened().check_same(budget, unit, neighbours))
         except BaseException:
             store.disconnect()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -42,6 +42,17 @@ class PublicWard(Ward):
     @property
     def benchmark(self) -> bool:
         return True
+
+
+@dataclass(frozen=True)
+class GroupedWard(PublicWard):
+    """The same, three records for each patient."""
+
+    def load(self, root: Path) -> Split:
+        split = super().load(root)
+        private, patients = split.private, [f"patient {row // 3}" for row in range(300)]
+        people = PrivateData(private.x, private.y, ids=list(range(300)), group_by=patients, name="ward")
+        return replace(split, private=people)
 
 
 def tiny(source: str = "PublicWard", **changes: Any) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""What PATE is compared with: other ways to learn with a differential-privacy guarantee."""
