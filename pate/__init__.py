@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pate.execution import OnRay, Serial
     from pate.experiments.accounting import account
     from pate.experiments.baselines.dpsgd.launch import run_dpsgd
-    from pate.experiments.baselines.dpsgd.trainer import DPSGD
+    from pate.experiments.baselines.dpsgd.training.trainer import DPSGD
     from pate.experiments.pipeline.launch import run
     from pate.experiments.results import Result
     from pate.ledger import Budget, Ledger
@@ -77,7 +77,7 @@ _HOME = {
     "Confident": "pate.aggregators",
     "ConfidentGNMax": "pate.aggregators",
     "DEFAULT_ORDERS": "pate.privacy.curve",
-    "DPSGD": "pate.experiments.baselines.dpsgd.trainer",
+    "DPSGD": "pate.experiments.baselines.dpsgd.training.trainer",
     "Electorate": "pate.release",
     "Ensemble": "pate.teachers",
     "GNMax": "pate.aggregators",

@@ -128,7 +128,7 @@ def _until_death(out: Path, found: dict[str, Any], die_at: int) -> None:
         if seen == die_at:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    from pate.experiments.baselines.dpsgd import paying
+    from pate.experiments.baselines.dpsgd.training import paying
 
     for name in ("save", "save_books"):
         kept = getattr(paying.Checkpoints, name)

@@ -41,7 +41,7 @@ from pate.teachers.resuming import refuse_private_features
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pate.experiments.baselines.dpsgd.trainer import DPSGD
+    from pate.experiments.baselines.dpsgd.training.trainer import DPSGD
 
 STAGES = ("data", "features", "training", "evaluation", "report")
 MODEL, COST = "model.zip", "cost.json"
@@ -132,7 +132,7 @@ class _Run:
         return result
 
     def _train(self) -> _Trained:
-        from pate.experiments.baselines.dpsgd.trainer import DPSGD
+        from pate.experiments.baselines.dpsgd.training.trainer import DPSGD
 
         recipe, private = self._recipe, self._split.private
         model = DPSGD(

@@ -15,7 +15,7 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 MODEL_NAMES = ("logistic", "mlp", "cnn", "group-norm-cnn")
-"""Here, so that a recipe can be checked without torch; :mod:`pate.experiments.baselines.dpsgd.models` makes them."""
+"""Here, so that a recipe can be checked without torch; :mod:`pate.experiments.baselines.dpsgd.training.models` makes them."""
 
 
 class Settings(BaseModel):

@@ -14,11 +14,11 @@ import torch
 from torch import nn
 
 from pate.errors import BudgetExceeded, ExecutionError, ParameterError
-from pate.experiments.baselines.dpsgd import paying
 from pate.experiments.baselines.dpsgd.lots import PoissonLots, noised
-from pate.experiments.baselines.dpsgd.models import MODELS, make_model
 from pate.experiments.baselines.dpsgd.settings import MODEL_NAMES, Settings, make_settings
-from pate.experiments.baselines.dpsgd.trainer import DPSGD
+from pate.experiments.baselines.dpsgd.training import paying
+from pate.experiments.baselines.dpsgd.training.models import MODELS, make_model
+from pate.experiments.baselines.dpsgd.training.trainer import DPSGD
 from pate.ledger import Budget, Ledger
 from pate.noise import Noise, SimulatedNoise
 

@@ -6,15 +6,12 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
+import torch
+from torch import Tensor, nn
+
 from pate.errors import ParameterError
 from pate.experiments.baselines.dpsgd.settings import Settings, check_model_name
-from pate.extras import require
 from pate.references import load_reference
-
-require("torch", "train")
-
-import torch  # noqa: E402
-from torch import Tensor, nn  # noqa: E402
 
 Factory = Callable[[Sequence[int], int, Settings], nn.Module]
 

@@ -11,7 +11,7 @@ from typing import Any
 from pate.errors import BudgetExceeded, ExecutionError, ParameterError
 from pate.experiments.array_files import write_text, write_whole
 from pate.experiments.baselines.dpsgd.accounting import Training
-from pate.experiments.baselines.dpsgd.optimiser import FlatOptimiser
+from pate.experiments.baselines.dpsgd.training.optimiser import FlatOptimiser
 from pate.extras import require
 from pate.ledger import Ledger
 from pate.release import Mode

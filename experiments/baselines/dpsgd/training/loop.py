@@ -13,8 +13,8 @@ from torch import Tensor
 from pate.experiments.baselines.dpsgd.accounting import Training
 from pate.experiments.baselines.dpsgd.clipping import ClippedGradients
 from pate.experiments.baselines.dpsgd.lots import PoissonLots, noised
-from pate.experiments.baselines.dpsgd.optimiser import FlatOptimiser
 from pate.experiments.baselines.dpsgd.settings import Settings
+from pate.experiments.baselines.dpsgd.training.optimiser import FlatOptimiser
 from pate.noise import Noise, SimulatedNoise
 from pate.student.neural.augment import augment_named
 from pate.student.neural.inputs import own_randomness

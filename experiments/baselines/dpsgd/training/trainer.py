@@ -9,32 +9,28 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+from torch.nn import functional
 
 from pate.arrays import FloatArray, IntArray
 from pate.errors import ExecutionError, ParameterError
 from pate.experiments.baselines.dpsgd.accounting import Cost, Training, least_noise, most_steps, noise_for_epsilon
+from pate.experiments.baselines.dpsgd.clipping import ClippedGradients, Clipping, check_model, check_no_mixing
 from pate.experiments.baselines.dpsgd.lots import PoissonLots
-from pate.experiments.baselines.dpsgd.paying import Books, Checkpoints, pieces
 from pate.experiments.baselines.dpsgd.settings import Settings, make_settings
+from pate.experiments.baselines.dpsgd.training.loop import Loop
+from pate.experiments.baselines.dpsgd.training.models import make_model
+from pate.experiments.baselines.dpsgd.training.optimiser import FlatOptimiser
+from pate.experiments.baselines.dpsgd.training.paying import Books, Checkpoints, pieces
 from pate.extras import require
 from pate.ledger import Budget, Ledger
 from pate.ledger.chain import Neighbours
 from pate.noise import Noise, OSNoise
 from pate.progress import Show, tracked
 from pate.student.archive import packed, unpacked
-
-require("torch", "train")
-
-import torch  # noqa: E402
-from torch import Tensor, nn  # noqa: E402
-from torch.nn import functional  # noqa: E402
-
-from pate.experiments.baselines.dpsgd.clipping import ClippedGradients, Clipping, check_model, check_no_mixing  # noqa: E402
-from pate.experiments.baselines.dpsgd.loop import Loop  # noqa: E402
-from pate.experiments.baselines.dpsgd.models import make_model  # noqa: E402
-from pate.experiments.baselines.dpsgd.optimiser import FlatOptimiser  # noqa: E402
-from pate.student.neural.inputs import as_tensor, own_randomness  # noqa: E402
+from pate.student.neural.inputs import as_tensor, own_randomness
 
 _FILE = "weights.safetensors"
 _PREDICTED_AT_ONCE = 2000
