@@ -49,12 +49,12 @@ class TrainingFacts(_Facts):
 
     steps: charged, those that a crash took away among them; lost: how many those are.
     epsilon_pld: None where dp_accounting is missing, or where RDP says that it would promise nothing.
-    lot_size: as declared; None where the rate was. charged: the neighbouring relation of the ledger, by which it was charged.
+    charged: the neighbouring relation of the ledger, by which it was charged.
     """
 
     steps: int
     lost: int
-    lot_size: int | None
+    lot_size: int
     rate: float
     noise_multiplier: float
     clip: float

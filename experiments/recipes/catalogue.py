@@ -45,6 +45,11 @@ delta = 1e-5                # below one over the number of records
 
 [student]
 model = "vote-share"        # see `pate student models`
+
+[dpsgd]                     # for `pate dpsgd FILE`: the same data and budget by gradient descent, to compare with
+model = "logistic"
+lot_size = 256
+epochs = 20.0
 """
 
 

@@ -13,6 +13,7 @@ from pate.experiments.results import (
     PrivacyFacts,
     Result,
     StageFact,
+    TrainingFacts,
     UpperBounds,
 )
 from pate.release import SIMULATION_STAMP
@@ -125,6 +126,28 @@ def partial_votes(**changes: Any) -> Result:
     return ten_classes(**({"title": "Digits, nearest", "teachers": "single records", "privacy": facts} | changes))
 
 
+def baseline(**changes: Any) -> Result:
+    """DP-SGD: no votes, no labels; steps instead of queries."""
+    training = TrainingFacts(
+        steps=112,
+        lost=0,
+        lot_size=256,
+        rate=0.2678,
+        noise_multiplier=3.468,
+        clip=1.0,
+        epsilon_rdp=3.998,
+        epsilon_pld=3.671,
+        accountant="PLD",
+        charged="one record (or user) more or less",
+    )
+    nobody = dict.fromkeys(("data_dependent", "n_teachers", "asked", "answered", "private_published"))
+    curve = Curve(over="steps", queries=[1, 50, 112], independent=[0.4, 2.3, 3.671], dependent=None)
+    facts = privacy(data_independent=3.671, training=training, curve=curve, published={}, **nobody)
+    nothing = dict.fromkeys(("label_noise", "consensus", "upper_bounds"))
+    words = {"kind": "dp-sgd", "title": "digits-dpsgd", "student": "logistic, DP-SGD", "teachers": "one model on all records"}
+    return ten_classes(**({"privacy": facts, **nothing, **words} | changes))
+
+
 def own_data(**changes: Any) -> Result:
     """A release on data of the user's own, tested on private records."""
     data = ten_classes().data.model_copy(update={"name": "ward", "unit": "user", "benchmark": False})
@@ -156,4 +179,5 @@ CASES = {
     "own data": own_data,
     "unverified": unverified,
     "no test records": no_test_records,
+    "a baseline": baseline,
 }

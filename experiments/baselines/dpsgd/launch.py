@@ -183,7 +183,7 @@ class _Run:
     def _facts(self, model: DPSGD) -> dict[str, Any]:
         """What is kept of the training: a run that is resumed after it needs no more."""
         books, training = model.books_, model.cost_.training
-        notes = list(model.notes_)
+        notes = []
         if books.ended_by_budget:
             notes.append(f"Others spent from the same budget: it ended the training after {books.done} steps.")
         if books.lost:
@@ -194,7 +194,8 @@ class _Run:
             "steps": training.steps,
             "lost": books.lost,
             "notes": notes,
-            "private_notes": model.private_notes,
+            # What fell back to slower gradients was found on records of a lot.
+            "private_notes": [*model.notes_, *model.private_notes],
             "diagnostics": books.diagnostics,
         }
 

@@ -21,8 +21,9 @@ MODEL_NAMES = ("logistic", "mlp", "cnn", "group-norm-cnn")
 class Settings(BaseModel):
     """Everything but the model, the data and the budget.
 
-    lot_size: how many records (or users) a step sees on average; each is drawn by itself (Poisson sampling), so a lot may be
-        larger, smaller or empty. rate: the probability itself, in place of lot_size, where the number of records is secret.
+    lot_size: how many records (or users) a step sees on average, and what sums are divided by; each is drawn by itself (Poisson
+        sampling), so a lot may be larger, smaller or empty. rate: the probability of that, else lot_size over the number of
+        records; declare it where that number is secret.
     steps, epochs: how long; an epoch is 1/rate steps. steps = "budget": as long as the budget lasts, with the noise given.
     noise_multiplier: standard deviation of the noise in units of ``clip``; "auto": the least that fits the budget.
     clip: the bound on a record's gradient (L2). per_layer: each layer to clip/sqrt(layers). automatic: scaled to the bound in
@@ -38,7 +39,7 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    lot_size: Count | None = None
+    lot_size: Count
     rate: Annotated[float, Field(gt=0, le=1)] | None = None
     steps: Count | Literal["budget"] | None = None
     epochs: Positive | None = None
@@ -65,8 +66,6 @@ class Settings(BaseModel):
     def problems(self) -> list[str]:
         """What no single key is to blame for."""
         found = []
-        if (self.lot_size is None) == (self.rate is None):
-            found.append("give lot_size or rate, one of the two")
         if (self.steps is None) == (self.epochs is None):
             found.append("give steps or epochs, one of the two")
         if self.steps == "budget" and self.noise_multiplier == "auto":
@@ -79,13 +78,12 @@ class Settings(BaseModel):
         """The probability that a record, or user, enters a lot."""
         if self.rate is not None:
             return self.rate
-        lot = self.lot_size or 1
-        if lot > n_units:
+        if self.lot_size > n_units:
             raise ParameterError(
-                f"lot_size must be at most the number of records (or users), got {lot} of {n_units}: the sampling rate would "
-                "be above 1. Take a smaller lot."
+                f"lot_size must be at most the number of records (or users), got {self.lot_size} of {n_units}: the sampling "
+                "rate would be above 1. Take a smaller lot."
             )
-        return lot / n_units
+        return self.lot_size / n_units
 
     def steps_of(self, rate: float) -> int | Literal["budget"]:
         if self.steps is not None:
@@ -109,6 +107,8 @@ def _problem(each: Any) -> str:
     key = str(each["loc"][0])
     if each["type"] == "extra_forbidden":
         return f"{key}: unknown key{did_you_mean(key, Settings.model_fields).rstrip('.')}"
+    if each["type"] == "missing":
+        return f"{key}: missing"
     if key == "noise_multiplier" and each["input"] == 0:
         return "noise_multiplier: must be above 0; without noise no epsilon holds"
     return f"{key}: {each['msg'][0].lower()}{each['msg'][1:]}, got {each['input']!r}"

@@ -134,10 +134,9 @@ def test_one_record_moves_the_sum_by_at_most_the_bound() -> None:
     x[0] *= 1e6
     sums = []
     for rows in (slice(None), slice(1, None)):
-        found = learner(rate=1.0, lot_size=None, steps=1, noise_multiplier=1e-7, learning_rate=1.0, momentum=0.0, delta=1e-3)
-        n = len(y[rows])
+        found = learner(rate=1.0, lot_size=10, steps=1, noise_multiplier=1e-7, learning_rate=1.0, momentum=0.0, delta=1e-3)
         found.fit(x[rows], y[rows], noise=SimulatedNoise(0))
-        sums.append(n * np.concatenate([each.numpy().ravel() for each in found.module_.parameters()]))
+        sums.append(10 * np.concatenate([each.numpy().ravel() for each in found.module_.parameters()]))
     assert np.linalg.norm(sums[0] - sums[1]) <= 1.0 + 1e-4
 
 
@@ -157,9 +156,9 @@ def test_a_module_of_ones_own_is_copied_and_comes_back(tmp_path: Path) -> None:
 def test_every_model_name_makes_a_model() -> None:
     assert set(MODELS) == set(MODEL_NAMES)
     for name in MODELS:
-        net = make_model(name, (1, 28, 28), 10, Settings(activation="tempered-sigmoid"))
+        net = make_model(name, (1, 28, 28), 10, Settings(lot_size=1, activation="tempered-sigmoid"))
         assert net(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
-    assert sum(each.numel() for each in make_model("cnn", (1, 28, 28), 10, Settings()).parameters()) == 26_010
+    assert sum(each.numel() for each in make_model("cnn", (1, 28, 28), 10, Settings(lot_size=1)).parameters()) == 26_010
 
 
 def test_a_release_takes_noise_from_the_operating_system() -> None:
@@ -279,7 +278,7 @@ def test_training_while_within_the_budget(tmp_path: Path) -> None:
         ({"n_classes": 2}, "found a label outside"),
         ({"noise_multiplier": "auto"}, "Give epsilon"),
         ({"steps": None}, "steps or epochs"),
-        ({"rate": 0.1}, "lot_size or rate"),
+        ({"rate": 1.1}, "rate: input should be less than or equal to 1"),
         ({"lotsize": 3}, "did you mean 'lot_size'"),
         ({"views": 4}, "name an augmentation"),
         ({"clip": -1.0}, "clip"),

@@ -39,7 +39,6 @@ class Loop:
         self._records, self._labels = records, labels
         self._lots, self._training, self._settings = lots, training, settings
         self._noise, self._seed = noise, seed
-        self._expected = training.rate * lots.n_units
         self._augment = None if settings.augment == "none" else augment_named(settings.augment, tuple(records.shape[1:]))
         self._norms: list[Tensor] = []
         self._bad = 0
@@ -51,7 +50,7 @@ class Loop:
             rows = torch.from_numpy(self._lots.draw(noise))
             with own_randomness(self._number("training")):
                 total = self._clipped_sum(rows)
-            gradient = noised(total.numpy(), self._training.sigma, bound, noise) / self._expected
+            gradient = noised(total.numpy(), self._training.sigma, bound, noise) / self._settings.lot_size
             self._optimiser.update(torch.from_numpy(gradient.astype(np.float32)))
             told()
 
