@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 READY := $(VENV)/.installed
 
 .DELETE_ON_ERROR:
-.PHONY: help run test test-slow fuzz lint types bench wheel clean
+.PHONY: help run test test-slow fuzz lint types bench soak wheel clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -14,8 +14,9 @@ help: ## Show this list
 run: $(READY) ## PATE end to end on scikit-learn's embedded digits; prints the result and where the report is
 	@$(VENV)/bin/pate run digits
 
+# Two processes, a file of tests in one of them: fixtures of a file (a cluster, a browser) are made once.
 test: $(READY) ## The default tests and doctests, with coverage
-	@$(PY) -m pytest -m "not slow" --durations=10 --cov --cov-report=term
+	@$(PY) -m pytest -m "not slow" -n 2 --dist loadfile --durations=10 --cov --cov-report=term
 
 test-slow: $(READY) ## The tests that take minutes
 	@$(PY) -m pytest -m slow --durations=10
@@ -33,6 +34,10 @@ types: $(READY) ## mypy, strict
 
 bench: $(READY) ## The accountant against a per-query loop
 	@$(VENV)/bin/pate bench account
+
+SECONDS ?= 600
+soak: $(READY) ## The service under load: fails if its memory grows or an answer is lost. Shorter: make soak SECONDS=60
+	@$(PY) -m pate.experiments.bench.soak --seconds $(SECONDS)
 
 wheel: $(READY) ## Wheel (built from the sdist) and sdist, in dist/
 	@rm -rf build dist pate.egg-info

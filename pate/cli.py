@@ -19,9 +19,12 @@ from pate.commands.dpsgd import app as dpsgd
 from pate.commands.jobs import app as jobs
 from pate.commands.ledger import app as ledger
 from pate.commands.plan import plan
+from pate.commands.query import query
 from pate.commands.recipes import app as recipes
 from pate.commands.report import report
 from pate.commands.run import run
+from pate.commands.serve import app as token
+from pate.commands.serve import serve
 from pate.commands.student import app as student
 from pate.commands.submit import submit
 from pate.commands.sweep import sweep
@@ -34,6 +37,7 @@ from pate.errors import (
     LedgerError,
     PartitionError,
     PateError,
+    ServiceError,
     TeacherError,
     VotesError,
 )
@@ -56,13 +60,16 @@ app.command()(tables)
 app.command()(plan)
 app.command()(check)
 app.command()(ask)
+app.command()(serve)
+app.command()(query)
 app.add_typer(data, name="data", help="The built-in data sets: list, fetch, verify.")
 app.add_typer(jobs, name="jobs", help="Runs that were sent to a Ray cluster: list, follow, stop, bring back.")
 app.add_typer(recipes, name="recipes", help="What a run is made of: built-in recipes, and your own.")
 app.add_typer(teachers, name="teachers", help="Train teachers on disjoint private parts, and let them vote.")
 app.add_typer(student, name="student", help="Choose what to ask, learn from the answers, predict.")
 app.add_typer(dpsgd, name="dpsgd", help="DP-SGD, the baseline: train it as a recipe says, or see what it costs.")
-app.add_typer(ledger, name="ledger", help="Show, verify or export a durable privacy ledger.")
+app.add_typer(ledger, name="ledger", help="Show, verify, export, back up or restore a durable privacy ledger.")
+app.add_typer(token, name="token", help="Who may ask the service: add, list, renew, remove.")
 app.add_typer(bench, name="bench", help="Speed, measured as ratios in one run.")
 
 EXIT_CODES: tuple[tuple[type[PateError], int], ...] = (
@@ -72,6 +79,7 @@ EXIT_CODES: tuple[tuple[type[PateError], int], ...] = (
     (PartitionError, 5),
     (VotesError, 5),
     (ClusterError, 6),
+    (ServiceError, 6),
     (ExecutionError, 1),
     (TeacherError, 1),
     (PateError, 2),

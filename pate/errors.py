@@ -34,6 +34,22 @@ class BudgetExceeded(PateError, ValueError):
     """The data-independent cost does not fit in the budget. Raised before any noise is drawn."""
 
 
+class QueryError(ParameterError):
+    """A question to the service that cannot be asked: malformed, unknown, or too many at once."""
+
+
+class KeyConflict(ParameterError):
+    """An idempotency key that belongs to another request."""
+
+
+class QuotaExceeded(BudgetExceeded):
+    """A client's own share of the budget is used up."""
+
+
+class ServiceError(PateError, RuntimeError):
+    """An aggregator service that cannot be reached, does not let one in, or does not speak as it should."""
+
+
 class LedgerError(PateError, RuntimeError):
     """The durable record cannot be read or written safely."""
 

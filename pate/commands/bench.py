@@ -156,6 +156,30 @@ def dpsgd(
     _show(run(_listed(models), rounds, quick, memory, lambda line: typer.echo(f"… {line}", err=True)), table, json)
 
 
+@app.command("service")
+def service(
+    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="Of each case in each round.")] = 2.0,
+    rounds: Annotated[int, typer.Option("--rounds", min=1)] = 3,
+    batches: Annotated[str, typer.Option("--batches", help="Questions a request.")] = "1,100",
+    clients: Annotated[str, typer.Option("--clients", help="How many ask at once.")] = "1,8,64",
+    folder: Annotated[
+        Path | None, typer.Option("--folder", help="Where the ledger lies meanwhile: the disk to measure.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """The service with durable answers against the bare commits behind them, and against an empty endpoint."""
+    from pate.experiments.bench.service import run, table
+
+    _show(run(_counts(batches, "--batches"), _counts(clients, "--clients"), seconds, rounds, folder), table, json)
+
+
+def _counts(text: str, option: str) -> list[int]:
+    words = _listed(text)
+    if not words or not all(word.isdecimal() and int(word) > 0 for word in words):
+        raise ParameterError(f"{option} must be whole numbers from 1, such as 1,100; got {text!r}.")
+    return [int(word) for word in words]
+
+
 def _listed(text: str) -> list[str]:
     return [each.strip() for each in text.split(",") if each.strip()]
 

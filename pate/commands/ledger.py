@@ -1,4 +1,4 @@
-"""``pate ledger show|verify|export``: look at a ledger without changing it. Data-independent figures only."""
+"""``pate ledger show|verify|export|backup|restore``: look at a ledger without changing it. Data-independent figures only."""
 
 from __future__ import annotations
 
@@ -18,8 +18,15 @@ from pate.errors import LedgerError
 if TYPE_CHECKING:  # SQLAlchemy and Rich are imported where they are used, so that `pate --help` stays fast.
     from pate.ledger import Ledger
 
-app = typer.Typer(help="Show, verify and export a privacy ledger.", no_args_is_help=True)
+app = typer.Typer(help="Show, verify, export, back up and restore a privacy ledger.", no_args_is_help=True)
 
+Forget = Annotated[
+    bool,
+    typer.Option(
+        "--i-know-what-was-spent-since-is-forgotten",
+        help="Restore though rows are, or may be, missing from the backup. See docs/ledger.md.",
+    ),
+]
 Place = Annotated[str, typer.Argument(metavar="PATH", help="The ledger: an SQLite file, or a PostgreSQL URL.")]
 Dataset = Annotated[str | None, typer.Option("--dataset", help="Only the data set with this fingerprint.")]
 
@@ -95,6 +102,49 @@ def export(
         out.write_text(content, encoding="utf-8")
     except OSError as error:
         raise LedgerError(f"The export cannot be written to {out} ({error.strerror}). Choose another --out.") from None
+
+
+@app.command()
+def backup(
+    place: Place,
+    destination: Annotated[Path, typer.Argument(metavar="DEST", help="A new file; its head file goes beside it.")],
+) -> None:
+    """Copy an SQLite ledger, and the answers of a service in it, while it is in use. The copy is verified."""
+    from pate.ledger.backup import back_up
+
+    claims = back_up(place, destination, _check_answers)
+    rows = sum(claim.sequence for claim in claims.values())
+    typer.echo(f"{destination} holds {rows} rows of {len(claims)} data set(s), verified. Keep {destination}.head with it.")
+
+
+@app.command()
+def restore(
+    copy: Annotated[Path, typer.Argument(metavar="BACKUP", help="A file that `pate ledger backup` made.")],
+    place: Place,
+    forget: Forget = False,
+) -> None:
+    """Put a backup where a ledger was lost. Never overwrites one, and forgets no spend unless you say so."""
+    from pate.ledger.backup import restore as put_back
+
+    claims = put_back(copy, place, forget=forget, check=_check_answers)
+    rows = sum(claim.sequence for claim in claims.values())
+    typer.echo(f"{place} holds {rows} rows of {len(claims)} data set(s), verified.")
+    if forget:
+        typer.echo(
+            "What was spent after this backup is forgotten: charge it by hand, from the releases that exist, before anybody "
+            "asks again (docs/ledger.md, After restoring a backup).",
+            err=True,
+        )
+
+
+def _check_answers(path: Path) -> None:
+    """Every answer of a service in a copy must be the one that the chain vouches for."""
+    from pate.aggregators.service.book import AnswerBook
+
+    for fingerprint in _fingerprints(str(path), None):
+        with _open(str(path), fingerprint) as ledger:
+            if any(entry.memo.get("service") for entry in ledger.entries()):
+                AnswerBook(ledger).verify()
 
 
 @contextmanager

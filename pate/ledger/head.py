@@ -5,6 +5,8 @@ written after a commit and before the caller is told, under the database's write
 
 - every row that a release may have followed is claimed here, and a database without it was rolled back or cut;
 - a crash between commit and this write leaves a database that is one row ahead, which nothing was released on: harmless.
+- a settlement may leave this write to the next row (:meth:`Ledger.settle`): its reservation is claimed, so without it the
+  worst case is charged.
 
 It is created, empty, before the database, so that a database without it is an error and never a fresh start.
 """

@@ -130,8 +130,21 @@ class Ledger:
         """Charge a cost that is known in advance: :meth:`reserve` and :meth:`settle` in one row."""
         return self._spend("charge", cost, memo, key)
 
-    def settle(self, reservation: Reservation, realised: RdpCurve, memo: Mapping[str, Any]) -> None:
-        """Lower a reservation to what was realised, once. ``realised`` must be a function of public outcomes alone."""
+    def settle(
+        self,
+        reservation: Reservation,
+        realised: RdpCurve,
+        memo: Mapping[str, Any],
+        also: Callable[[Connection], None] | None = None,
+        *,
+        confirm: bool = True,
+    ) -> None:
+        """Lower a reservation to what was realised, once. ``realised`` must be a function of public outcomes alone.
+
+        also: what else to write to the same database in the same transaction, such as the answers themselves.
+        confirm: False leaves the head file to the next row or to :meth:`confirm`. The commit is as durable; only a database
+            that was put back to before it would go unnoticed, and there the reservation is still charged in full.
+        """
         cost = cost_units(realised)
         facts = check_memo(memo)
 
@@ -142,7 +155,17 @@ class Ledger:
             settled = self._in_context(lambda: self._chain.settled_cost(reservation.sequence, cost))
             return "settle", {"reservation": reservation.sequence, "cost": encode(settled), "memo": facts}
 
-        self._append(decide)
+        self._append(decide, also, confirm)
+
+    def confirm(self) -> None:
+        """Claim every row so far in the head file, where :meth:`settle` left that for later."""
+        with self._store.lock:
+            self._store.confirm(self.fingerprint)
+
+    def write_beside(self, write: Callable[[Connection], T]) -> T:
+        """Write to tables of one's own in the ledger's database, as its only writer, in a transaction without a row here."""
+        with self._store.lock, self._store.transaction(self.fingerprint) as connection:
+            return write(connection)
 
     def spent_curve(self) -> RdpCurve:
         """Everything charged so far, open reservations at their worst case, rounded up."""
@@ -171,13 +194,13 @@ class Ledger:
 
         return self._read(left)
 
-    def entries(self) -> list[Entry]:
-        """Every row in order, the "open" row first."""
-        return [entry_of(row) for row in self.rows()]
+    def entries(self, after: int = 0) -> list[Entry]:
+        """Every row in order, the "open" row first; or those whose sequence number is above ``after``."""
+        return [entry_of(row) for row in self.rows(after)]
 
-    def rows(self) -> list[Row]:
+    def rows(self, after: int = 0) -> list[Row]:
         """Every row as it is stored, for whoever wants to check the chain with other means."""
-        return self._read(lambda connection: list(self._store.rows(connection, self.fingerprint)))
+        return self._read(lambda connection: list(self._store.rows(connection, self.fingerprint, after)))
 
     def verify(self) -> Verification:
         """Check the database and read the whole chain anew: hashes, costs, sums, budget. Raises LedgerError if unsound."""
@@ -239,7 +262,12 @@ class Ledger:
             settled = row.sequence not in self._chain.pending
             return Reservation(self.fingerprint, row.sequence, row.hash, curve, key, repeated=written is None, settled=settled)
 
-    def _append(self, decide: Callable[[Connection], Draft | None]) -> Row | None:
+    def _append(
+        self,
+        decide: Callable[[Connection], Draft | None],
+        also: Callable[[Connection], None] | None = None,
+        confirm: bool = True,
+    ) -> Row | None:
         """Write the row that ``decide`` drafts, or none, as the only writer; return it once its loss would be noticed."""
         row = None
         with self._store.lock:
@@ -252,12 +280,15 @@ class Ledger:
                     now = datetime.now(UTC).isoformat(timespec="seconds")
                     row = seal(self.fingerprint, self._chain.sequence + 1, kind, {**payload, "at": now}, self._chain.head)
                     self._store.append(connection, row)
+                    if also is not None:
+                        also(connection)
                     faultpoints.reached("row inserted")
             faultpoints.reached("row committed")
             if row is not None:
                 self._store.extend(self._chain, [row])
             # Also when nothing was written: a repeated request may follow a crash that came before the confirmation.
-            self._store.confirm(self.fingerprint)
+            if confirm:
+                self._store.confirm(self.fingerprint)
         return row
 
     def _read(self, look: Callable[[Connection], T]) -> T:

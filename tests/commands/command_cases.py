@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import Any, NamedTuple
 
 MISTAKES = frozenset({1, 2, 5, 6})
 """Failed on the way, wrong arguments, wrong data, no cluster: test_exit_codes.py says which error is which."""
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
 
 
 def one_line(ran: Any, message: str, code: int | None = None) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Ran
+from command_cases import Ran
 
 from pate.experiments.datasets import BUILT_IN
 from pate.experiments.datasets.adult import Adult

@@ -12,15 +12,19 @@ CODES = {
     errors.TeacherError: 1,
     errors.ParameterError: 2,
     errors.RecipeError: 2,
+    errors.QueryError: 2,
+    errors.KeyConflict: 2,
     errors.StudentError: 2,
     errors.ReferenceNotFound: 2,
     errors.NoiseError: 2,
     errors.BudgetExceeded: 3,
+    errors.QuotaExceeded: 3,
     errors.LedgerError: 4,
     errors.DataError: 5,
     errors.PartitionError: 5,
     errors.VotesError: 5,
     errors.ClusterError: 6,
+    errors.ServiceError: 6,
 }
 
 

