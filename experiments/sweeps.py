@@ -125,6 +125,8 @@ def sweep(
     which of them the budget refuses does not depend on who was faster."""
     wanted = request.trials()
     first = with_noise(wanted[0][1])
+    if any(recipe.aggregator.remote for _, recipe in wanted):
+        raise ParameterError("A sweep tries other noise and teachers, and those of a service are not here to change.")
     folder = private_folder(
         out / f"sweep-{digest([request.grid, first.to_dict(), request.seeds, request.teacher_accuracy])[:8]}"
     )

@@ -104,9 +104,13 @@ def launch(
     """As :func:`run`, from a checked recipe. base: the directory that its own files are named from."""
     require_all(_NEEDED if executor is not None else {**_NEEDED, "ray": "ray"})
     recipe = with_noise(recipe)
+    if recipe.aggregator.remote:
+        from pate.experiments.pipeline.remote import launch_remote  # which is made of what stands here
+
+        return launch_remote(recipe, base=base, data=data, out=out, show=show, again=again)
     folder = RunFolder(recipe, out, again)
     with executor or OnRay() as workers:
-        run = _Run(recipe, folder, workers, Teller(show))
+        run = Run(recipe, folder, workers, Teller(show))
         run.load(base, data)
         run.check(allow_unverified)
         with folder.opened(recipe):  # only now is anything written
@@ -115,7 +119,7 @@ def launch(
 
 def votes_of(recipe: Recipe, base: Path | None, data: Any, out: Path, executor: Executor, show: Show) -> None:
     """The stages up to the votes, so that runs which differ in what comes after share them."""
-    run = _Run(with_noise(recipe), RunFolder(recipe, out), executor, Teller(show))
+    run = Run(with_noise(recipe), RunFolder(recipe, out), executor, Teller(show))
     run.load(base, data)
     run.vote(None)
 
@@ -128,7 +132,7 @@ def load_material(recipe: RunRecipe, base: Path | None, data: str | os.PathLike[
     return Material.of(source.load(data_root(data, recipe.data.source) if source.needs_files else Path()))
 
 
-class _Run:
+class Run:
     """The stages in order. What one leaves for the next is an attribute."""
 
     def __init__(self, recipe: Recipe, folder: RunFolder, executor: Executor, teller: Teller) -> None:

@@ -74,7 +74,7 @@ def mode_of(recipe: RunRecipe) -> Mode:
 
 def with_noise(recipe: Recipe) -> Recipe:
     """The recipe with a number for ``aggregator.sigma = "auto"``; from the budget and the number of queries alone."""
-    if recipe.aggregator.parameters.get("sigma") != AUTO:
+    if recipe.aggregator.remote or recipe.aggregator.parameters.get("sigma") != AUTO:
         return recipe
     participation = recipe.teachers.votes_per_user or recipe.teachers.votes_per_record if recipe.teachers.nearest else None
     voters = Electorate(recipe.teachers.count or _ANY_VOTERS, 2, participation)
@@ -120,6 +120,8 @@ def _misfits(recipe: RunRecipe) -> Iterator[str]:
         if recipe.evaluation.upper_bounds:
             yield "evaluation.upper_bounds: of PATE runs only; a baseline has none"
         return
+    if recipe.aggregator.remote:
+        return
     mechanism = make_mechanism(with_noise(recipe).aggregator)
     if recipe.teachers.nearest and type(mechanism).rdp_ahead_one_count is Aggregator.rdp_ahead_one_count:
         yield f'aggregator: {mechanism!r} states no cost for partial votes, which teachers.model = "nearest" casts'
@@ -153,6 +155,15 @@ def _check_queries(table: QueriesTable) -> None:
 
 
 def _check_aggregator(table: AggregatorTable) -> None:
+    if table.remote:
+        url = table.parameters.get("url")
+        if not isinstance(url, str) or urlsplit(url).scheme not in ("http", "https"):
+            raise ParameterError(f'url: with name = "service" it must be an address such as "https://host:8080", got {url!r}')
+        if urlsplit(url).password is not None or urlsplit(url).username is not None:
+            raise ParameterError(
+                "url: a recipe is published with its run, so no password may stand in it; the token is $PATE_TOKEN"
+            )
+        return
     if table.parameters.get("sigma") == AUTO:
         if table.name not in _AUTOMATIC:
             raise ParameterError(f'sigma = "{AUTO}" is for {" and ".join(_AUTOMATIC)}; give a number')

@@ -8,6 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from pate.release import Mode
 
+SERVICE = "service"
+"""As ``aggregator.name``: the answers come from a service at ``aggregator.url``, and nothing private is needed here."""
+
 AUTO = "auto"
 """As ``aggregator.sigma``: the least noise with which all queries fit in the budget."""
 
@@ -77,9 +80,16 @@ class QueriesTable(Closed):
 
 
 class AggregatorTable(Part):
-    """name: gnmax, lnmax, confident-gnmax, noisy-histogram, or "package.module:Class"; its parameters beside it."""
+    """name: gnmax, lnmax, confident-gnmax, noisy-histogram, or "package.module:Class"; its parameters beside it.
+
+    Or "service", with the ``url`` of one: then the tables of teachers and privacy, and other parameters, stand idle.
+    """
 
     name: str
+
+    @property
+    def remote(self) -> bool:
+        return self.name == SERVICE
 
 
 class PrivacyTable(Closed):
