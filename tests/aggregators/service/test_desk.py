@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from desk_cases import GNMAX, PLENTY, TestPool, budget_for, opened, reservations
+from ledger_places import postgres_url
 
 from pate.aggregators import Aggregator, ConfidentGNMax, GNMax, curve_ahead, curve_bound
 from pate.aggregators.service.desk import Service
@@ -222,13 +222,7 @@ def test_a_known_answer_costs_nothing_after_a_restart_too(tmp_path: Path) -> Non
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return str(tmp_path / "ledger.db")
-    url = os.environ.get("PATE_TEST_POSTGRES", "")
-    if not url:
-        reason = "PATE_TEST_POSTGRES is not set; run tests/ledger/postgres.sh make test"
-        pytest.fail(reason) if os.environ.get("PATE_REQUIRE_POSTGRES") else pytest.skip(reason)
-    return url
+    return str(tmp_path / "ledger.db") if request.param == "sqlite" else postgres_url()
 
 
 def test_requests_that_memory_no_longer_holds_are_found_on_disk(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
