@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pate.commands.options import AggregatorName, Json, Settings, print_json
+from pate.commands.options import AggregatorName, BudgetDelta, BudgetEpsilon, Json, LedgerPlace, Settings, Unit, print_json
 from pate.commands.settings import parse_settings
 from pate.commands.trouble import in_words
 
@@ -18,25 +18,18 @@ if TYPE_CHECKING:
 def ask(
     votes: Annotated[Path, typer.Option("--votes", help="The file of `pate teachers vote` (private).")],
     aggregator: AggregatorName,
-    ledger: Annotated[str, typer.Option("--ledger", help="The ledger: an SQLite file, or a PostgreSQL URL.")],
+    ledger: LedgerPlace,
     out: Annotated[Path, typer.Option("--out", help="A new file for the answers (public), for `pate student train`.")],
     settings: Settings = [],  # noqa: B006  (typer reads the default)
-    budget_epsilon: Annotated[
-        float | None,
-        typer.Option("--budget-epsilon", help="Of all that is ever asked of these data; begins the ledger. Later not needed."),
-    ] = None,
-    delta: Annotated[
-        float | None, typer.Option("--delta", help="Of the budget, beside --budget-epsilon; 1e-5 unless given.")
-    ] = None,
+    budget_epsilon: BudgetEpsilon = None,
+    delta: BudgetDelta = None,
     queries: Annotated[
         Path | None, typer.Option("--queries", help="The file of `pate student queries`: its rows go into the answers' file.")
     ] = None,
     dataset: Annotated[
         str | None, typer.Option("--dataset", help="Fingerprint of the private data, where the votes do not state it.")
     ] = None,
-    unit: Annotated[
-        str | None, typer.Option("--unit", help="Unit of privacy, where the votes do not state it; record unless given.")
-    ] = None,
+    unit: Unit = None,
     teachers: Annotated[
         int | None, typer.Option("--teachers", min=1, help="Number of voters, where partial votes do not state it.")
     ] = None,

@@ -17,6 +17,20 @@ Settings = Annotated[
 Delta = Annotated[float, typer.Option("--delta", help="The delta of (epsilon, delta).")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
+# The ledger and its budget --------------------------------------------------------------------------------------------------
+
+LedgerPlace = Annotated[str, typer.Option("--ledger", help="The ledger: an SQLite file, or a PostgreSQL URL.")]
+BudgetEpsilon = Annotated[
+    float | None,
+    typer.Option("--budget-epsilon", help="Of all that is ever asked of these data; begins the ledger. Later not needed."),
+]
+BudgetDelta = Annotated[
+    float | None, typer.Option("--delta", help="Of the budget, beside --budget-epsilon; 1e-5 unless given.")
+]
+Unit = Annotated[
+    str | None, typer.Option("--unit", help="Unit of privacy, where the votes do not state it; record unless given.")
+]
+
 # Private data and the features before them ---------------------------------------------------------------------------------
 
 Data = Annotated[

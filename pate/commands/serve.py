@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pate.commands.options import Address, AggregatorName, Json, Settings, print_json
+from pate.commands.options import (
+    Address,
+    AggregatorName,
+    BudgetDelta,
+    BudgetEpsilon,
+    Json,
+    LedgerPlace,
+    Settings,
+    Unit,
+    print_json,
+)
 from pate.commands.settings import parse_settings, parse_shape
 from pate.commands.trouble import in_words
 
@@ -22,7 +32,7 @@ _FIRST: dict[str, Role] = {"owner": "owner", "analyst": "analyst"}
 
 def serve(
     aggregator: AggregatorName,
-    ledger: Annotated[str, typer.Option("--ledger", help="The ledger: an SQLite file, or a PostgreSQL URL.")],
+    ledger: LedgerPlace,
     votes: Annotated[
         Path | None,
         typer.Option("--votes", help="Votes on a public pool, of `pate teachers vote`; clients send record numbers."),
@@ -31,20 +41,13 @@ def serve(
         Path | None, typer.Option("--run", help="A run directory of `pate teachers train`; clients send records themselves.")
     ] = None,
     settings: Settings = [],  # noqa: B006  (typer reads the default)
-    budget_epsilon: Annotated[
-        float | None,
-        typer.Option("--budget-epsilon", help="Of all that is ever asked of these data; begins the ledger. Later not needed."),
-    ] = None,
-    delta: Annotated[
-        float | None, typer.Option("--delta", help="Of the budget, beside --budget-epsilon; 1e-5 unless given.")
-    ] = None,
+    budget_epsilon: BudgetEpsilon = None,
+    delta: BudgetDelta = None,
     shape: Annotated[str | None, typer.Option("--shape", help="With --run: shape of one record, such as 28,28.")] = None,
     fingerprint: Annotated[
         str | None, typer.Option("--fingerprint", help="Of the private data, where the votes do not state it.")
     ] = None,
-    unit: Annotated[
-        str | None, typer.Option("--unit", help="Unit of privacy, where the votes do not state it; record unless given.")
-    ] = None,
+    unit: Unit = None,
     tokens: Annotated[
         Path | None, typer.Option("--tokens", help="The file of `pate token`; made beside the ledger unless given.")
     ] = None,

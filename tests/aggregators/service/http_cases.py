@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import subprocess
 import threading
-import time
-import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +13,7 @@ from typing import Any
 import httpx
 import numpy as np
 import uvicorn
+from browser import wait_for
 
 from pate.aggregators import Aggregator, GNMax
 from pate.aggregators.service.app import HttpSettings, create_app
@@ -131,85 +128,6 @@ def serving(front: Front, settings: HttpSettings | None = None, service: Service
 def web_service(folder: Path, settings: HttpSettings | None = None, **options: Any) -> Iterator[Web]:
     with open_service(folder, **options) as service, serving(LocalFront(service), settings, service) as web:
         yield web
-
-
-def wait_for(what: Any, name: str, seconds: float = 15.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, f"{name} did not come in {seconds} s"
-        time.sleep(0.01)
-
-
-FLAGS = (
-    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
-    *("--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars"),
-)
-
-
-class Browser:
-    """As much of the WebDriver protocol (W3C) as these tests need, without another package."""
-
-    def __init__(self, place: str, binary: str, profile: Path) -> None:
-        self._place = place
-        options = {"binary": binary, "args": [*FLAGS, f"--user-data-dir={profile}"]}
-        asked = {"browserName": "chrome", "goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
-        session = self._send("POST", "/session", {"capabilities": {"alwaysMatch": asked}})
-        self._place = f"{place}/session/{session['sessionId']}"
-
-    def _send(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self._place + path, data, {"Content-Type": "application/json"}, method=method)
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.load(answer)["value"]
-
-    def devtools(self, command: str, **parameters: Any) -> Any:
-        return self._send("POST", "/goog/cdp/execute", {"cmd": command, "params": parameters})
-
-    def open(self, url: str, width: int, scheme: str = "light") -> None:
-        self.devtools("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 500)
-        self.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-        self._send("POST", "/url", {"url": url})
-
-    def run(self, script: str) -> Any:
-        return self._send("POST", "/execute/sync", {"script": script, "args": []})
-
-    def until(self, script: str) -> None:
-        wait_for(lambda: self.run(f"return Boolean({script})"), script)
-
-    def press(self, *keys: str) -> None:
-        """On the keyboard, one after the other; text is typed."""
-        letters = [letter for key in keys for letter in (key if len(key) > 1 and key[0] != "\ue000" else [key])]
-        actions = [{"type": kind, "value": letter} for letter in letters for kind in ("keyDown", "keyUp")]
-        self._send("POST", "/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": actions}]})
-
-    def log(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._send("POST", "/se/log", {"type": "browser"})
-        return found
-
-    def picture(self) -> bytes:
-        taken = self.devtools("Page.captureScreenshot", captureBeyondViewport=True, format="png")
-        return base64.b64decode(taken["data"])
-
-    def close(self) -> None:
-        self._send("DELETE", "")
-
-
-@contextmanager
-def browsing(driver: str, binary: str, folder: Path) -> Iterator[Browser]:
-    """The driver picks a free port itself and tells it."""
-    log = folder / "driver.log"
-    with log.open("w") as out, subprocess.Popen([driver, "--port=0"], stdout=out, stderr=subprocess.STDOUT) as process:
-        try:
-            said = "started successfully on port "
-            wait_for(lambda: said in log.read_text(), "chromedriver")
-            port = int(log.read_text().partition(said)[2].split(".")[0])
-            found = Browser(f"http://127.0.0.1:{port}", binary, folder / "profile")
-            try:
-                yield found
-            finally:
-                found.close()
-        finally:
-            process.terminate()
 
 
 def ids_of(answer: httpx.Response) -> Sequence[int | None]:

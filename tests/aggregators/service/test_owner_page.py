@@ -2,53 +2,21 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 
 import pytest
-from http_cases import ANN, BOB, OWNER, Browser, Web, browsing, web_service
+from browser import LOW_CONTRAST, NARROW, STICKING_OUT, WIDE, Browser, browsing, needs_browser
+from http_cases import ANN, BOB, OWNER, Web, web_service
 
 from pate.aggregators.service.app import owner_page
 from pate.errors import LedgerError
 
-DRIVER, BROWSER = shutil.which("chromedriver"), shutil.which("chromium")
-with_browser = pytest.mark.skipif(DRIVER is None or BROWSER is None, reason="chromium and chromedriver are not on the PATH")
-
-WIDE, NARROW = 1200, 360
 TAB, ENTER = "\ue004", "\ue007"
-STICKING_OUT = """
-const wide = document.documentElement.clientWidth;
-return [...document.querySelectorAll("body *")]
-  .filter(each => !each.parentElement.closest(".scroll, svg") && each.getBoundingClientRect().right > wide + 1)
-  .map(each => each.tagName + " " + each.textContent.slice(0, 40));
-"""
 UNNAMED = """
 const named = each => each.getAttribute("aria-label") || each.getAttribute("aria-labelledby") || each.textContent.trim() ||
   (each.labels && each.labels.length);
 return [...document.querySelectorAll("button, input, meter, svg, [role=region]")]
   .filter(each => !named(each)).map(each => each.outerHTML);
-"""
-# WCAG 2.1 AA: 4.5 to 1 for every element that shows text of its own.
-LOW_CONTRAST = """
-const parts = colour => colour.match(/[\\d.]+/g).map(Number);
-const light = ([r, g, b]) => [r, g, b].map(v => v / 255).map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
-  .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
-const behind = each => {
-  for (; each; each = each.parentElement) {
-    const colour = parts(getComputedStyle(each).backgroundColor);
-    if (colour.length < 4 || colour[3] > 0) return colour;
-  }
-  return [255, 255, 255];
-};
-return [...document.querySelectorAll("body *:not(script):not(style):not(title):not(noscript)")]
-  .filter(each => each.getClientRects().length)
-  .filter(each => [...each.childNodes].some(node => node.nodeType === 3 && node.textContent.trim()))
-  .map(each => {
-    const style = getComputedStyle(each), ink = each.ownerSVGElement ? style.fill : style.color;
-    const [a, b] = [light(parts(ink)), light(behind(each))].sort((x, y) => y - x);
-    return [(a + 0.05) / (b + 0.05), each.tagName + " " + each.textContent.slice(0, 40)];
-  })
-  .filter(([ratio]) => ratio < 4.5);
 """
 
 
@@ -64,9 +32,7 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    assert DRIVER is not None
-    assert BROWSER is not None
-    with browsing(DRIVER, BROWSER, tmp_path_factory.mktemp("browser")) as found:
+    with browsing(tmp_path_factory.mktemp("browser")) as found:
         yield found
 
 
@@ -97,7 +63,7 @@ def test_the_page_itself_holds_nothing_and_loads_nothing(web: Web) -> None:
         assert word not in answer.text.replace("http://www.w3.org/2000/svg", "")
 
 
-@with_browser
+@needs_browser
 @pytest.mark.parametrize(("width", "scheme"), [(WIDE, "light"), (NARROW, "dark")])
 def test_the_page_shows_the_budget_and_fits(browser: Browser, web: Web, width: int, scheme: str) -> None:
     browser.log()
@@ -121,7 +87,7 @@ def test_the_page_shows_the_budget_and_fits(browser: Browser, web: Web, width: i
     assert browser.log() == []  # no breach of the content security policy, no error
 
 
-@with_browser
+@needs_browser
 def test_the_ledger_is_verified_by_keyboard(browser: Browser, web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     enter(browser, web, WIDE)
     browser.until("document.activeElement.id === 'again'")
@@ -139,7 +105,7 @@ def test_the_ledger_is_verified_by_keyboard(browser: Browser, web: Web, monkeypa
     assert browser.run("return document.querySelector('#verified .warn') !== null")
 
 
-@with_browser
+@needs_browser
 def test_a_wrong_token_is_told_and_forgotten(browser: Browser, web: Web) -> None:
     enter(browser, web, NARROW)
     assert browser.run("return sessionStorage.length") == 1

@@ -19,7 +19,8 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from http_cases import bearer, clear_votes, ids_of, wait_for
+from browser import wait_for
+from http_cases import bearer, clear_votes, ids_of
 
 from pate.aggregators.service.server import Listening
 from pate.errors import ExecutionError, ParameterError
