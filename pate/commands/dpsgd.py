@@ -48,7 +48,7 @@ def train(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Train on the private data of a recipe as its table [dpsgd] says; the word `train` may be left out.
+    """Train on the private data of a recipe as its table `dpsgd` says; the word `train` may be left out.
 
     The same command goes on where a stopped run was: what is trained and paid for is found and not done again.
     """
