@@ -49,6 +49,7 @@ model = "vote-share"        # see `pate student models`
 [dpsgd]                     # for `pate dpsgd FILE`: the same data and budget by gradient descent, to compare with
 model = "logistic"
 lot_size = 256
+rate = 0.01                 # chance of a record to enter a lot: a round number near lot_size over the number of records
 epochs = 20.0
 """
 

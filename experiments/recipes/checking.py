@@ -19,6 +19,7 @@ from pate.experiments.recipes.model import (
     AUTO,
     AggregatorTable,
     DataTable,
+    DpsgdRecipe,
     DpsgdTable,
     FeaturesTable,
     PrivacyTable,
@@ -116,6 +117,12 @@ def _misfits(recipe: RunRecipe) -> Iterator[str]:
         )
     if recipe.mode == "simulation" and recipe.privacy.ledger is not None:
         yield "privacy.ledger: a simulation keeps its ledger in the run directory; leave the key out"
+    declared = training_settings(recipe.dpsgd).rate if isinstance(recipe, DpsgdRecipe) else 1.0
+    if declared is None and not make_source(recipe.data).benchmark:
+        yield (
+            "dpsgd.rate: missing; the sampling rate is published with the run, and lot_size over the number of records would "
+            "tell that number exactly, without noise. Declare it, as a round number near that quotient"
+        )
     if not isinstance(recipe, Recipe):
         if recipe.evaluation.upper_bounds:
             yield "evaluation.upper_bounds: of PATE runs only; a baseline has none"

@@ -45,7 +45,10 @@ def reports() -> None:
 
 
 def tables(source: str = "PublicWard", **changes: Any) -> dict[str, Any]:
-    return tiny(source, **{"dpsgd": TRAINING, **changes})
+    found = tiny(source, **{"dpsgd": TRAINING, **changes})
+    if source == "Ward":  # of private data the rate is declared
+        found["dpsgd"] = {"rate": 0.2, **found["dpsgd"]}
+    return found
 
 
 def go(out: Path, found: dict[str, Any], **options: Any) -> Finished:
@@ -182,6 +185,15 @@ def test_a_wrong_table_is_told(changes: dict[str, Any], told: str) -> None:
     with pytest.raises(RecipeError) as caught:
         check_recipe(tables(dpsgd={**TRAINING, **changes}), "The recipe", DpsgdRecipe)
     assert told.split(":")[-1].strip() in str(caught.value)
+
+
+def test_on_private_data_nothing_published_tells_how_many_records_there_are(tmp_path: Path) -> None:
+    missing = tiny("Ward", dpsgd=TRAINING)
+    with pytest.raises(RecipeError, match=r"dpsgd\.rate: missing"):
+        check_recipe(missing, "The recipe", DpsgdRecipe)
+    public = go(tmp_path, tables("Ward", privacy={"epsilon": 20.0})).result.public()
+    assert public.privacy.mechanism["rate"] == 0.2
+    assert public.data.private_records is None
 
 
 def test_a_recipe_without_the_table_says_what_to_add() -> None:

@@ -212,7 +212,8 @@ class DPSGD:
         return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """One file that may be published: settings and weights. No pickle, nothing private."""
+        """One file that may be published: settings, weights, and what they cost. No pickle, nothing private; but where ``rate``
+        was not declared, it and the noise tell the number of records."""
         header = {
             "student": "dp-sgd",
             "model": self.model if isinstance(self.model, str) else None,
