@@ -10,8 +10,8 @@ import numpy as np
 
 from pate.arrays import FloatArray
 from pate.errors import ParameterError
-from pate.ledger.units import INFINITE, Units, curve_units, float_down, units_down
-from pate.privacy.curve import DEFAULT_ORDERS, RdpCurve, check_delta
+from pate.ledger.units import INFINITE, SLACK_BITS, Cost, Units, curve_units, float_down, float_up, units_down, units_up
+from pate.privacy.curve import DEFAULT_ORDERS, RdpCurve, check_delta, delta_beside
 
 
 def rdp_caps(epsilon: float, delta: float, orders: FloatArray = DEFAULT_ORDERS) -> FloatArray:
@@ -27,7 +27,12 @@ def rdp_caps(epsilon: float, delta: float, orders: FloatArray = DEFAULT_ORDERS) 
     return caps
 
 
-@dataclass(frozen=True, init=False)
+SLACK_TOLERANCE = 2.0**-30
+"""A thousand costs of 1e-8 must fit into a slack of 1e-5 though neither is exact in binary: the cap on slack is this much
+larger, relatively, and the rest of delta that much smaller."""
+
+
+@dataclass(frozen=True, init=False, repr=False)
 class Budget:
     """(epsilon, delta), enforced as an RDP filter at one order.
 
@@ -38,19 +43,31 @@ class Budget:
     Unless given, the order is the one of ``DEFAULT_ORDERS`` with the largest cap(order)/order: it buys the most from
     mechanisms whose cost grows linearly with the order, as Gaussian noise does. It depends on epsilon and delta alone.
 
+    slack: the share of delta set aside, for ever, for mechanisms whose cost holds only except with some probability
+    (:class:`RdpCurve`, slack). Their slacks add up below it, the RDP cap is that of delta - slack, and the whole is
+    (epsilon, delta)-DP: Whitehouse, Ramdas, Rogers, Wu 2023 (arXiv:2203.05481), the filter for approximate zCDP, whose proof
+    holds at a single order. Without it such mechanisms are refused.
+
     >>> Budget(epsilon=1.0, delta=1e-5)
     Budget(epsilon=1.0, delta=1e-05, order=18.0)
+    >>> Budget(epsilon=1.0, delta=1e-5, slack=2e-6).queries_affordable(RdpCurve.of_approximate(0.02, 1e-7))
+    20
     """
 
     epsilon: float
     delta: float
     order: float
+    slack: float = 0.0
 
-    def __init__(self, epsilon: float, delta: float, order: float | None = None) -> None:
+    def __init__(self, epsilon: float, delta: float, order: float | None = None, slack: float = 0.0) -> None:
         if not (epsilon > 0 and math.isfinite(epsilon)):
             raise ParameterError(f"A budget's epsilon must be a finite number above 0, got {epsilon}.")
         check_delta(delta)
-        caps = rdp_caps(epsilon, delta)
+        if not 0 <= slack < delta or delta_beside(delta, float_up(_slack_cap(slack), SLACK_BITS)) <= 0:
+            raise ParameterError(f"A budget's slack is a share of its delta, so it must lie in [0, {delta:g}), got {slack}.")
+        object.__setattr__(self, "slack", float(slack))
+        object.__setattr__(self, "delta", float(delta))
+        caps = rdp_caps(epsilon, self.rdp_delta)
         if order is None:
             index = int(np.argmax(caps / DEFAULT_ORDERS))
         else:
@@ -63,11 +80,11 @@ class Budget:
         if units_down(float(caps[index])) <= 0:
             where, other = ("any order up to 1024", "") if order is None else (f"order {order:g}", ", or another order")
             raise ParameterError(
-                f"A budget of epsilon={epsilon:g} at delta={delta:g} leaves nothing to spend at {where}: "
+                f"A budget of epsilon={epsilon:g} at delta={self.rdp_delta:g} leaves nothing to spend at {where}: "
                 f"the conversion alone costs more. Take a larger epsilon or delta{other}."
             )
-        for name, value in (("epsilon", epsilon), ("delta", delta), ("order", DEFAULT_ORDERS[index])):
-            object.__setattr__(self, name, float(value))
+        object.__setattr__(self, "epsilon", float(epsilon))
+        object.__setattr__(self, "order", float(DEFAULT_ORDERS[index]))
 
     @cached_property
     def order_index(self) -> int:
@@ -77,7 +94,17 @@ class Budget:
     @cached_property
     def cap_units(self) -> int:
         """The cap in units of 2**-40, rounded down."""
-        return units_down(float(rdp_caps(self.epsilon, self.delta)[self.order_index]))
+        return units_down(float(rdp_caps(self.epsilon, self.rdp_delta)[self.order_index]))
+
+    @cached_property
+    def slack_units(self) -> int:
+        """The cap on the sum of slacks, in units of 2**-80."""
+        return _slack_cap(self.slack)
+
+    @cached_property
+    def rdp_delta(self) -> float:
+        """What the cap on slack leaves of delta: the RDP filter stands on it."""
+        return delta_beside(self.delta, float_up(_slack_cap(self.slack), SLACK_BITS))
 
     @property
     def cap(self) -> float:
@@ -90,10 +117,25 @@ class Budget:
         >>> Budget(1.0, 1e-5).queries_affordable(RdpCurve.of(lambda orders: orders / 40.0**2))
         48
         """
-        cost = cost_units(curve)[self.order_index]
-        if cost == 0:
+        return self.affordable(curve, self.cap_units, self.slack_units)
+
+    def affordable(self, curve: RdpCurve, rdp_units: int, slack_units: int) -> int:
+        """How many mechanisms of this cost so much of the budget buys, in units."""
+        cost = cost_of(curve)
+        rdp = cost.rdp[self.order_index]
+        if rdp == 0 and cost.slack == 0:
             raise ParameterError(f"A cost of 0 at order {self.order:g} can be paid for ever; state the cost of a query.")
-        return 0 if cost >= INFINITE else self.cap_units // cost
+        by_rdp = None if rdp == 0 else 0 if rdp >= INFINITE else rdp_units // rdp
+        by_slack = None if cost.slack == 0 else slack_units // cost.slack
+        return min(number for number in (by_rdp, by_slack) if number is not None)
+
+    def __repr__(self) -> str:
+        slack = f", slack={self.slack!r}" if self.slack else ""
+        return f"Budget(epsilon={self.epsilon!r}, delta={self.delta!r}, order={self.order!r}{slack})"
+
+
+def _slack_cap(slack: float) -> int:
+    return units_down(slack * (1 + SLACK_TOLERANCE), SLACK_BITS)
 
 
 def cost_units(curve: RdpCurve) -> Units:
@@ -104,3 +146,8 @@ def cost_units(curve: RdpCurve) -> Units:
             "compute the cost with orders=DEFAULT_ORDERS."
         )
     return curve_units(curve.values)
+
+
+def cost_of(curve: RdpCurve) -> Cost:
+    """A curve as a row charges it: values and slack in units, rounded up."""
+    return Cost(cost_units(curve), units_up(curve.slack, SLACK_BITS))

@@ -11,10 +11,21 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 
 from pate.errors import BudgetExceeded, LedgerError, ParameterError
 from pate.ledger.budget import Budget
-from pate.ledger.units import UNIT_NAME, Units, decode, encode, float_down, float_up
+from pate.ledger.units import (
+    SLACK_BITS,
+    SLACK_UNIT_NAME,
+    UNIT_NAME,
+    Cost,
+    decode_cost,
+    encode,
+    float_down,
+    float_up,
+)
 from pate.privacy.curve import DEFAULT_ORDERS
 
 FORMAT = "pate-ledger-1"
+FORMAT_WITH_SLACK = "pate-ledger-2"
+"""Where part of delta is set aside as slack: older versions, which would overlook that, must not read it."""
 GENESIS = "0" * 64
 """What the first row of a chain has in place of a previous hash."""
 
@@ -22,7 +33,7 @@ Kind = Literal["open", "reserve", "settle", "charge"]
 KINDS: tuple[str, ...] = get_args(Kind)
 Neighbours = Literal["replace", "add-remove"]
 MAX_MEMO_BYTES = 16_384
-FLOAT_SLACK_BITS = 30
+MARGIN_BITS = 30
 """A realised cost within 2**-30 of the worst case counts as equal to it: far more than the rounding of a sum of floats."""
 
 
@@ -46,8 +57,9 @@ class Header:
     neighbours: Neighbours
 
     def payload(self) -> dict[str, Any]:
+        slack = {"slack": self.budget.slack, "slack_unit": SLACK_UNIT_NAME} if self.budget.slack else {}
         return {
-            "format": FORMAT,
+            "format": FORMAT_WITH_SLACK if slack else FORMAT,
             "epsilon": self.budget.epsilon,
             "delta": self.budget.delta,
             "order": self.budget.order,
@@ -55,20 +67,24 @@ class Header:
             "unit": self.unit,
             "neighbours": self.neighbours,
             "cost_unit": UNIT_NAME,
+            **slack,
         }
 
     @classmethod
     def of(cls, payload: Mapping[str, Any]) -> Header:
         """Read the payload of an "open" row; refuses another format or another grid of orders."""
         written = (payload.get("format"), payload.get("cost_unit"))
-        if written != (FORMAT, UNIT_NAME):
+        slack = payload.get("slack", 0.0)
+        known = (FORMAT_WITH_SLACK if slack else FORMAT, UNIT_NAME)
+        if written != known or (slack and payload.get("slack_unit") != SLACK_UNIT_NAME):
             raise LedgerError(
-                f"it was written in format {written[0]!r} with costs in {written[1]!r}; this version reads {FORMAT!r} with "
+                f"it was written in format {written[0]!r} with costs in {written[1]!r}; this version reads {known[0]!r} with "
                 f"{UNIT_NAME!r}. Use the version of pate that wrote it."
             )
         if payload["orders"] != DEFAULT_ORDERS.tolist():
             raise LedgerError("it stands on another grid of Rényi orders. Use the version of pate that wrote it.")
-        return cls(Budget(payload["epsilon"], payload["delta"], payload["order"]), payload["unit"], payload["neighbours"])
+        budget = Budget(payload["epsilon"], payload["delta"], payload["order"], slack)
+        return cls(budget, payload["unit"], payload["neighbours"])
 
     def check_same(self, budget: Budget | None, unit: str | None, neighbours: Neighbours | None) -> None:
         """Raise LedgerError where a later opening asks for something else; None asks for nothing."""
@@ -125,9 +141,10 @@ def row_hash(fingerprint: str, sequence: int, kind: str, payload: str, previous:
     return hashlib.sha256(content.encode()).hexdigest()
 
 
-def content_digest(kind: Kind, cost: Units, memo: Mapping[str, Any]) -> str:
+def content_digest(kind: Kind, cost: Cost, memo: Mapping[str, Any]) -> str:
     """What must be equal for two requests with the same idempotency key to be the same request."""
-    return hashlib.sha256(canonical([kind, encode(cost), memo]).encode()).hexdigest()
+    slack = [cost.slack] if cost.slack else []
+    return hashlib.sha256(canonical([kind, encode(cost.rdp), memo, *slack]).encode()).hexdigest()
 
 
 class Keyed(NamedTuple):
@@ -147,7 +164,8 @@ class Chain:
     head: str = GENESIS
     header: Header | None = None
     totals: list[int] = field(default_factory=lambda: [0] * DEFAULT_ORDERS.size)
-    pending: dict[int, Units] = field(default_factory=dict)
+    slack: int = 0
+    pending: dict[int, Cost] = field(default_factory=dict)
     keys: dict[str, Keyed] = field(default_factory=dict)
 
     def opened(self) -> Header:
@@ -161,16 +179,40 @@ class Chain:
         """Units spent at the filter's order, with open reservations at their worst case."""
         return self.totals[self.opened().budget.order_index]
 
-    def check_budget(self, cost: Units) -> None:
+    @property
+    def total(self) -> Cost:
+        """All that is charged, open reservations at their worst case."""
+        return Cost(tuple(self.totals), self.slack)
+
+    def check_budget(self, cost: Cost) -> None:
         """Raise BudgetExceeded if ``cost`` more is above the filter's cap. Looks at one order only: see :class:`Budget`."""
         budget = self.opened().budget
-        left, wanted = budget.cap_units - self.spent, cost[budget.order_index]
+        self._check_slack(budget, cost.slack)
+        left, wanted = budget.cap_units - self.spent, cost.rdp[budget.order_index]
         if wanted > left:
             raise BudgetExceeded(
                 f"The budget of data set {self.fingerprint!r} (epsilon {budget.epsilon:g}, delta {budget.delta:g}) does not "
                 f"cover this request: at Rényi order {budget.order:g} it costs {float_up(wanted):.6g}, and of {budget.cap:.6g} "
                 f"{float_down(left):.6g} is left. Ask fewer queries, or add more noise."
             )
+
+    def _check_slack(self, budget: Budget, wanted: int) -> None:
+        left = budget.slack_units - self.slack
+        if wanted <= left:
+            return
+        needs = (
+            f"The budget of data set {self.fingerprint!r} (epsilon {budget.epsilon:g}, delta {budget.delta:g}) does not cover "
+            f"this request: its cost holds only except with probability {float_up(wanted, SLACK_BITS):.6g}"
+        )
+        if not budget.slack:
+            raise BudgetExceeded(
+                f"{needs}, and nothing of delta is set aside for that. That is fixed for ever when a ledger begins: "
+                "Budget(epsilon, delta, slack=...), or --slack. Here, use an aggregator whose cost always holds, such as gnmax."
+            )
+        raise BudgetExceeded(
+            f"{needs}, and of the {budget.slack:g} set aside for that {float_down(max(left, 0), SLACK_BITS):.6g} is left. Ask "
+            "fewer queries, or set a smaller delta for each."
+        )
 
     def extend(self, row: Row) -> None:
         """Take the next row, or raise LedgerError and stay as before."""
@@ -196,7 +238,7 @@ class Chain:
             return
         if row.kind not in KINDS:
             raise LedgerError(f"kind must be one of {', '.join(KINDS)}, found {row.kind!r}.")
-        cost = decode(payload["cost"], DEFAULT_ORDERS.size)
+        cost = decode_cost(payload, DEFAULT_ORDERS.size)
         if row.kind == "settle":
             self._settle(int(payload["reservation"]), cost)
             return
@@ -211,34 +253,41 @@ class Chain:
             self.keys[key] = Keyed(row.sequence, row.hash, content_digest(cast(Kind, row.kind), cost, payload["memo"]))
         if row.kind == "reserve":
             self.pending[row.sequence] = cost
-        self.totals = [total + more for total, more in zip(self.totals, cost, strict=True)]
+        self.totals = [total + more for total, more in zip(self.totals, cost.rdp, strict=True)]
+        self.slack += cost.slack
 
-    def settled_cost(self, reservation: int, realised: Units) -> Units:
+    def settled_cost(self, reservation: int, realised: Cost) -> Cost:
         """What an open reservation is lowered to: ``realised``, which must be nowhere above the reserved worst case.
 
         Sums of floats taken in another order differ in their last digits. Within that, it is the worst case that is charged.
         """
         worst = self._worst(reservation)
-        slack = [(most >> FLOAT_SLACK_BITS) + 1 for most in worst]
-        above = [
-            order for order, real, most, some in zip(DEFAULT_ORDERS, realised, worst, slack, strict=True) if real > most + some
-        ]
+        margin = [(most >> MARGIN_BITS) + 1 for most in worst.rdp]
+        rows = list(zip(realised.rdp, worst.rdp, margin, strict=True))
+        above = [order for order, (real, most, some) in zip(DEFAULT_ORDERS, rows, strict=True) if real > most + some]
+        if realised.slack > worst.slack + (worst.slack >> MARGIN_BITS) + 1:
+            raise LedgerError(
+                f"the realised slack exceeds the reserved one of row {reservation}. Reserve the true worst case; this "
+                "reservation stays charged in full."
+            )
         if above:
             raise LedgerError(
                 f"the realised cost exceeds the reserved worst case of row {reservation} at {len(above)} orders, the first "
                 f"is {above[0]:g}. Reserve the true worst case; this reservation stays charged in full."
             )
-        return tuple(real if real < most - some else most for real, most, some in zip(realised, worst, slack, strict=True))
+        settled = tuple(real if real < most - some else most for real, most, some in rows)
+        return Cost(settled, min(realised.slack, worst.slack))
 
-    def _worst(self, reservation: int) -> Units:
+    def _worst(self, reservation: int) -> Cost:
         worst = self.pending.get(reservation)
         if worst is None:
             raise LedgerError(f"row {reservation} is no open reservation: it was settled before, or never reserved.")
         return worst
 
-    def _settle(self, reservation: int, realised: Units) -> None:
+    def _settle(self, reservation: int, realised: Cost) -> None:
         worst = self._worst(reservation)
-        if any(map(operator.gt, realised, worst)):
+        if realised.slack > worst.slack or any(map(operator.gt, realised.rdp, worst.rdp)):
             raise LedgerError(f"it settles row {reservation} above its worst case, which this program never writes.")
         del self.pending[reservation]
-        self.totals = [total - most + real for total, most, real in zip(self.totals, worst, realised, strict=True)]
+        self.totals = [total - most + real for total, most, real in zip(self.totals, worst.rdp, realised.rdp, strict=True)]
+        self.slack += realised.slack - worst.slack

@@ -5,19 +5,20 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
-from pate.errors import LedgerError, ParameterError
+from pate.errors import BudgetExceeded, LedgerError, ParameterError
 from pate.ledger import faultpoints
-from pate.ledger.budget import Budget, cost_units
+from pate.ledger.budget import Budget, cost_of
 from pate.ledger.chain import Chain, Header, Kind, Neighbours, Row, check_memo, content_digest, seal
 from pate.ledger.records import Entry, Remaining, Reservation, Verification, curve_of, entry_of
 from pate.ledger.store import Store, connect
-from pate.ledger.units import encode, float_down, float_up
+from pate.ledger.units import SLACK_BITS, encode_cost, float_down, float_up
 from pate.privacy.curve import Conversion, Epsilon, GridEdgeWarning, RdpCurve
 
 T = TypeVar("T")
@@ -113,9 +114,16 @@ class Ledger:
         """How two neighbouring data sets differ: one unit replaced, or one added or removed."""
         return self._chain.opened().neighbours
 
-    def afford(self, worst: RdpCurve) -> None:
-        """Raise BudgetExceeded if ``worst`` does not fit. A look ahead only: another process may spend in between."""
-        cost = cost_units(worst)
+    def afford(self, worst: RdpCurve, *, look: bool = True) -> None:
+        """Raise BudgetExceeded if ``worst`` does not fit. A look ahead only: another process may spend in between.
+
+        look: whether to read first what other processes did. Without it only a refusal is looked into: for a single writer.
+        """
+        cost = cost_of(worst)
+        if not look:
+            with suppress(BudgetExceeded), self._store.lock:
+                self._chain.check_budget(cost)
+                return
         self._read(lambda _: self._chain.check_budget(cost))
 
     def reserve(self, worst: RdpCurve, memo: Mapping[str, Any], key: str | None = None) -> Reservation:
@@ -145,7 +153,7 @@ class Ledger:
         confirm: False leaves the head file to the next row or to :meth:`confirm`. The commit is as durable; only a database
             that was put back to before it would go unnoticed, and there the reservation is still charged in full.
         """
-        cost = cost_units(realised)
+        cost = cost_of(realised)
         facts = check_memo(memo)
 
         def decide(connection: Connection) -> Draft:
@@ -153,7 +161,7 @@ class Ledger:
             if reservation.fingerprint != self.fingerprint or row is None or row.hash != reservation.hash:
                 raise LedgerError(f"Ledger {self._store.where}: the reservation was made in another ledger; settle it there.")
             settled = self._in_context(lambda: self._chain.settled_cost(reservation.sequence, cost))
-            return "settle", {"reservation": reservation.sequence, "cost": encode(settled), "memo": facts}
+            return "settle", {"reservation": reservation.sequence, **encode_cost(settled), "memo": facts}
 
         self._append(decide, also, confirm)
 
@@ -169,7 +177,7 @@ class Ledger:
 
     def spent_curve(self) -> RdpCurve:
         """Everything charged so far, open reservations at their worst case, rounded up."""
-        return self._read(lambda _: curve_of(self._chain.totals))
+        return self._read(lambda _: curve_of(self._chain.total))
 
     def spent(self, delta: float | None = None, conversion: Conversion = "improved") -> Epsilon:
         """The epsilon of everything charged so far (at the budget's delta unless given).
@@ -178,7 +186,7 @@ class Ledger:
         answers, the claim is the budget itself, not this figure, which is then random.
         """
         curve = self.spent_curve()
-        if not curve.values.any():
+        if not curve.values.any() and not curve.slack:
             return Epsilon(0.0, self.budget.order)
         with warnings.catch_warnings():
             # The ledger's grid is fixed: nobody can act on the advice to widen it.
@@ -190,9 +198,17 @@ class Ledger:
 
         def left(_: Connection) -> Remaining:
             rest = self.budget.cap_units - self._chain.spent
-            return Remaining(self.budget.order, float_down(rest), rest / self.budget.cap_units)
+            slack = float_down(self.budget.slack_units - self._chain.slack, SLACK_BITS)
+            return Remaining(self.budget.order, float_down(rest), rest / self.budget.cap_units, slack)
 
         return self._read(left)
+
+    def affordable(self, curve: RdpCurve) -> int:
+        """How many more mechanisms of this cost fit: :meth:`Budget.queries_affordable` of what is left."""
+        budget = self.budget
+        return self._read(
+            lambda _: budget.affordable(curve, budget.cap_units - self._chain.spent, budget.slack_units - self._chain.slack)
+        )
 
     def entries(self, after: int = 0) -> list[Entry]:
         """Every row in order, the "open" row first; or those whose sequence number is above ``after``."""
@@ -208,7 +224,7 @@ class Ledger:
 
         def read_anew(connection: Connection) -> Verification:
             chain = self._store.extend(Chain(self.fingerprint), self._store.rows(connection, self.fingerprint))
-            if (chain.head, chain.totals) != (self._chain.head, self._chain.totals):
+            if (chain.head, chain.total) != (self._chain.head, self._chain.total):
                 raise self._store.broken("the rows changed while the ledger was open")
             budget, spent = self.budget, float_up(chain.spent)
             return Verification(
@@ -239,7 +255,7 @@ class Ledger:
         self._append(lambda _: ("open", header.payload()) if self._chain.header is None else None)
 
     def _spend(self, kind: Kind, curve: RdpCurve, memo: Mapping[str, Any], key: str | None) -> Reservation:
-        cost = cost_units(curve)
+        cost = cost_of(curve)
         facts = check_memo(memo)
         if key is not None and not 0 < len(key) <= 512:
             raise ParameterError(f"An idempotency key must be 1 to 512 characters, got {key!r}.")
@@ -248,7 +264,7 @@ class Ledger:
             known = None if key is None else self._chain.keys.get(key)
             if known is None:
                 self._chain.check_budget(cost)
-                return kind, {"cost": encode(cost), "memo": facts, "key": key}
+                return kind, {**encode_cost(cost), "memo": facts, "key": key}
             if known.digest != content_digest(kind, cost, facts):
                 raise LedgerError(
                     f"Ledger {self._store.where}: the idempotency key {key!r} belongs to another request (row "

@@ -7,8 +7,13 @@ from sqlalchemy.engine import URL
 from sqlalchemy.pool import QueuePool
 
 from pate.errors import LedgerError
+from pate.extras import require
 from pate.ledger import faultpoints
 from pate.ledger.store import TABLE, Store
+
+require("psycopg", "postgres")
+
+import psycopg  # noqa: E402
 
 _LOCK_SECONDS = 60
 _TRIGGERS = (f"{TABLE}_no_change", f"{TABLE}_no_truncate")
@@ -25,6 +30,8 @@ SCHEMA = (
 
 class PostgresStore(Store):
     """The table in a PostgreSQL database, shared by any number of machines."""
+
+    database_errors = (*Store.database_errors, psycopg.Error)
 
     def __init__(self, url: URL, *, create: bool) -> None:
         engine = create_engine(

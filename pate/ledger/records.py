@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pate.ledger.chain import Row
-from pate.ledger.units import decode, float_up
+from pate.ledger.units import SLACK_BITS, Cost, decode_cost, float_up
 from pate.privacy.curve import DEFAULT_ORDERS, RdpCurve
 
 
@@ -34,11 +34,12 @@ class Reservation:
 
 
 class Remaining(NamedTuple):
-    """What is left of a budget: RDP at the filter's order, and as a fraction of the cap."""
+    """What is left of a budget: RDP at the filter's order, and as a fraction of the cap; and of the slack set aside."""
 
     order: float
     rdp: float
     fraction: float
+    slack: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -68,9 +69,11 @@ class Verification:
     pending: int
 
 
-def curve_of(units: Sequence[int]) -> RdpCurve:
-    """The curve of int[order] units on ``DEFAULT_ORDERS``, each rounded up to a float."""
-    return RdpCurve(DEFAULT_ORDERS, np.array([float_up(value) for value in units]))
+def curve_of(cost: Cost) -> RdpCurve:
+    """The curve of a cost in units, on ``DEFAULT_ORDERS``, each rounded up to a float."""
+    return RdpCurve(
+        DEFAULT_ORDERS, np.array([float_up(value) for value in cost.rdp]), min(1.0, float_up(cost.slack, SLACK_BITS))
+    )
 
 
 def entry_of(row: Row) -> Entry:
@@ -82,7 +85,7 @@ def entry_of(row: Row) -> Entry:
         at=payload["at"],
         memo=payload.get("memo", {}),
         hash=row.hash,
-        cost=curve_of(decode(payload["cost"], DEFAULT_ORDERS.size)) if "cost" in payload else None,
+        cost=curve_of(decode_cost(payload, DEFAULT_ORDERS.size)) if "cost" in payload else None,
         key=payload.get("key"),
         settles=payload.get("reservation"),
     )

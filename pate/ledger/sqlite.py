@@ -16,7 +16,7 @@ from pate.errors import LedgerError, PateError
 from pate.ledger import faultpoints
 from pate.ledger.chain import Chain
 from pate.ledger.head import Claim, Claims, create_claims, head_path, read_claims, sync_folder, write_claims
-from pate.ledger.store import RESTORE, TABLE, Store
+from pate.ledger.store import RESTORE, TABLE, Store, driver_of, fetch
 
 BUSY_SECONDS = 60
 
@@ -108,13 +108,11 @@ class SqliteStore(Store):
 
     def _begin(self, connection: Connection, fingerprint: str | None) -> None:
         claims = self.claims()
-        if fingerprint is None:
-            connection.exec_driver_sql("BEGIN")
-        else:
-            # IMMEDIATE takes the write lock now, before the budget is looked at.
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        # IMMEDIATE takes the write lock now, before the budget is looked at.
+        driver_of(connection).execute("BEGIN" if fingerprint is None else "BEGIN IMMEDIATE")
+        if fingerprint is not None:
             claims = {name: claim for name, claim in claims.items() if name == fingerprint}
-        has_table = connection.exec_driver_sql(f"SELECT 1 FROM sqlite_master WHERE name = '{TABLE}'").first() is not None
+        has_table = bool(fetch(connection, f"SELECT 1 FROM sqlite_master WHERE name = '{TABLE}'"))
         for name, claim in claims.items():
             row = self.row(connection, name, claim.sequence) if has_table else None
             if row is None or row.hash != claim.hash:
@@ -126,11 +124,10 @@ class SqliteStore(Store):
     def confirm(self, fingerprint: str) -> None:
         # Under the write lock the last row is the last row, so claims only ever grow.
         with self.transaction(fingerprint) as connection:
-            last = connection.exec_driver_sql(
-                f"SELECT sequence, hash FROM {TABLE} WHERE dataset = ? ORDER BY sequence DESC LIMIT 1", (fingerprint,)
-            ).one()
+            newest = f"SELECT sequence, hash FROM {TABLE} WHERE dataset = ? ORDER BY sequence DESC LIMIT 1"
+            ((sequence, digest),) = fetch(connection, newest, (fingerprint,))
             claims = self.claims()
-            latest = Claim(int(last[0]), str(last[1]))
+            latest = Claim(int(str(sequence)), str(digest))
             if claims.get(fingerprint) != latest:
                 self._write(claims | {fingerprint: latest})
         faultpoints.reached("head confirmed")

@@ -109,6 +109,7 @@ def rdp_to_tcdp(curve: RdpCurve) -> tuple[float, float]:
     A grid says nothing above its last order, so this is truncated CDP (Bun, Dwork, Rothblum, Steinke 2018, Definition 1),
     not zCDP. Between orders the divergence is at most that of the next order of the grid (it never falls with the order).
     """
+    _check_no_slack(curve, "tCDP")
     below = np.concatenate(([1.0], curve.orders[:-1]))
     return float((curve.values / below).max()), float(curve.orders[-1])
 
@@ -157,6 +158,7 @@ def group_rdp(curve: RdpCurve, size: int) -> RdpCurve:
     Mironov 2017 (arXiv:1702.07476), Proposition 2: for a group of 2^c, order a >= 2^{c+1} becomes a / 2^c at 3^c times the
     cost. A size between powers of two is charged as the next one. For Gaussian noise scale the sensitivity instead.
     """
+    _check_no_slack(curve, "group privacy")
     doublings = math.ceil(math.log2(_check_times(size, "size")))
     kept = curve.orders >= 2 ** (doublings + 1) if doublings else np.ones(curve.orders.shape, dtype=bool)
     if not kept.any():
@@ -230,6 +232,14 @@ def _check_rho(rho: float) -> float:
     if not (rho >= 0 and math.isfinite(rho)):
         raise ParameterError(f"rho must be finite and not negative, got {rho}.")
     return float(rho)
+
+
+def _check_no_slack(curve: RdpCurve, what: str) -> None:
+    if curve.slack:
+        raise ParameterError(
+            f"A curve with a slack ({curve.slack:g}) has no {what} here: convert it to (epsilon, delta) first, and use the "
+            "functions for that, such as group_approximate."
+        )
 
 
 def _check_times(times: int, name: str = "times") -> int:

@@ -1,6 +1,7 @@
 """Rényi-DP curves: what a mechanism costs at a grid of orders, and what that means as (epsilon, delta).
 
-A curve is a value. It adds only to a curve on the same orders, and every epsilon names the order it came from.
+A curve is a value. It adds only to a curve on the same orders, and every epsilon names the order it came from. A curve
+with a slack holds except with that probability: approximate RDP.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -70,6 +72,25 @@ def check_delta(delta: float) -> float:
     return float(delta)
 
 
+def check_slack(slack: float) -> float:
+    """Return a slack after checking that it is a probability."""
+    if not 0 <= slack <= 1:
+        raise ParameterError(f"slack, the probability with which a cost may fail to hold, must lie in [0, 1], got {slack}.")
+    return float(slack)
+
+
+def probability_up(exact: Fraction) -> float:
+    """The smallest float that is not below a fraction, at most 1: a probability of 1 allows for everything."""
+    nearest = float(min(exact, Fraction(1)))
+    return nearest if Fraction(nearest) >= min(exact, Fraction(1)) else math.nextafter(nearest, 1.0)
+
+
+def delta_beside(delta: float, slack: float) -> float:
+    """What a slack leaves of delta, rounded down: not positive where it leaves nothing."""
+    left = delta - slack
+    return left if Fraction(left) <= Fraction(delta) - Fraction(slack) else math.nextafter(left, -1.0)
+
+
 def epsilons_at_orders(orders: FloatArray, rdp: FloatArray, delta: float, conversion: Conversion = "improved") -> FloatArray:
     """epsilon implied at every order, same shape as ``rdp`` (last axis: order).
 
@@ -108,6 +129,11 @@ def deltas_at_orders(orders: FloatArray, rdp: FloatArray, epsilon: float, conver
 class RdpCurve:
     """Rényi-DP of a mechanism: ``values[i]`` bounds the divergence of order ``orders[i]``.
 
+    slack: approximate RDP. For neighbouring data with output laws P and Q there are laws with P = (1-slack) P' + slack P'',
+    Q = (1-slack) Q' + slack Q'', and the values bound the divergence of P' and Q', in both directions: Bun & Steinke 2016
+    (arXiv:1605.02065), Definition 8.1, order by order. Slacks add up with the values (there, Lemma 8.2), and delta pays for
+    them: P(S) <= slack + (1-slack) P'(S) <= slack + delta' + e^epsilon Q(S).
+
     >>> curve = 100 * RdpCurve.of(lambda orders: orders / (2 * 40.0**2))
     >>> round(curve.epsilon(1e-5).epsilon, 3)
     1.013
@@ -115,6 +141,7 @@ class RdpCurve:
 
     orders: FloatArray
     values: FloatArray
+    slack: float = 0.0
 
     def __post_init__(self) -> None:
         orders = check_orders(self.orders)
@@ -127,12 +154,28 @@ class RdpCurve:
             array.setflags(write=False)
         object.__setattr__(self, "orders", orders)
         object.__setattr__(self, "values", values)
+        object.__setattr__(self, "slack", check_slack(self.slack))
 
     @classmethod
     def of(cls, cost: object, orders: ArrayLike = DEFAULT_ORDERS) -> RdpCurve:
         """The curve of a function of the orders, or of an array already taken at ``orders``."""
         grid = check_orders(orders)
         return cls(grid, np.asarray(cost(grid) if callable(cost) else cost, dtype=np.float64))
+
+    @classmethod
+    def of_approximate(cls, epsilon: float, delta: float, orders: ArrayLike = DEFAULT_ORDERS) -> RdpCurve:
+        """The curve of any (epsilon, delta)-DP mechanism: that of a pure epsilon-DP one, with slack delta.
+
+        Kairouz, Oh, Viswanath 2015 (arXiv:1311.0776), Theorem 3.1: such a pair of laws comes, by post-processing, from
+        randomised response with epsilon that is given away with probability delta.
+
+        >>> RdpCurve.of_approximate(0.5, 1e-6)
+        RdpCurve(124 orders from 1.05 to 1024, slack 1e-06)
+        """
+        from pate.privacy.mechanisms import pure_dp_rdp  # it stands on this module
+
+        grid = check_orders(orders)
+        return cls(grid, pure_dp_rdp(epsilon, grid), delta)
 
     @classmethod
     def zero(cls, orders: ArrayLike = DEFAULT_ORDERS) -> RdpCurve:
@@ -146,20 +189,28 @@ class RdpCurve:
             return NotImplemented
         if not np.array_equal(self.orders, other.orders):
             raise ParameterError("Two RDP curves add only on equal orders; compute both on the same grid.")
-        return RdpCurve(self.orders, self.values + other.values)
+        slack = probability_up(Fraction(self.slack) + Fraction(other.slack))
+        return RdpCurve(self.orders, self.values + other.values, slack)
 
     def __mul__(self, times: float) -> RdpCurve:
         """The same mechanism ``times`` times (a whole number, not negative)."""
         if not (times >= 0 and math.isfinite(times) and times == int(times)):
             raise ParameterError(f"A mechanism can be repeated a whole number of times, got {times}.")
         # 0 * inf is a mechanism that was never run, so it costs nothing.
-        return RdpCurve(self.orders, self.values * times if times else np.zeros_like(self.values))
+        slack = probability_up(Fraction(self.slack) * int(times))
+        return RdpCurve(self.orders, self.values * times if times else np.zeros_like(self.values), slack)
 
     __rmul__ = __mul__
 
     def epsilon(self, delta: float, conversion: Conversion = "improved") -> Epsilon:
-        """The smallest epsilon over the grid, and its order. Warns when that order is an edge of the grid."""
-        implied = epsilons_at_orders(self.orders, self.values, check_delta(delta), conversion)
+        """The smallest epsilon over the grid, and its order. Warns when that order is an edge of the grid.
+
+        Infinite where the slack alone takes all of delta.
+        """
+        left = delta_beside(check_delta(delta), self.slack)
+        if left <= 0:
+            return Epsilon(math.inf, float(self.orders[0]))
+        implied = epsilons_at_orders(self.orders, self.values, left, conversion)
         best = int(np.argmin(implied))
         if implied[best] > 0 and best in (0, self.orders.size - 1) and self.orders.size > 1 and np.isfinite(implied[best]):
             side = "smallest" if best == 0 else "largest"
@@ -172,14 +223,16 @@ class RdpCurve:
         return Epsilon(float(implied[best]), float(self.orders[best]))
 
     def delta(self, epsilon: float, conversion: Conversion = "improved") -> float:
-        """The smallest delta over the grid for a given epsilon."""
+        """The smallest delta over the grid for a given epsilon, the slack included."""
         if not (epsilon >= 0 and math.isfinite(epsilon)):
             raise ParameterError(f"epsilon must be finite and not negative, got {epsilon}.")
-        return float(deltas_at_orders(self.orders, self.values, epsilon, conversion).min())
+        delta = float(deltas_at_orders(self.orders, self.values, epsilon, conversion).min())
+        return probability_up(Fraction(delta) + Fraction(self.slack)) if self.slack else delta
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Through the constructor, since a pickled array comes back writable.
-        return RdpCurve, (self.orders, self.values)
+        return RdpCurve, (self.orders, self.values, self.slack)
 
     def __repr__(self) -> str:
-        return f"RdpCurve({self.orders.size} orders from {self.orders[0]:g} to {self.orders[-1]:g})"
+        slack = f", slack {self.slack:g}" if self.slack else ""
+        return f"RdpCurve({self.orders.size} orders from {self.orders[0]:g} to {self.orders[-1]:g}{slack})"
