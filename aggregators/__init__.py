@@ -13,8 +13,10 @@ if __name__ != "pate.aggregators":  # under its bare name every class would exis
 from pate.aggregators.asking import ask
 from pate.aggregators.base import Aggregator, curve_ahead, curve_bound, curve_dependent
 from pate.aggregators.confident import Confident, ConfidentGNMax
+from pate.aggregators.interactive import InteractiveGNMax
 from pate.aggregators.noisy_max import GNMax, LNMax, NoisyHistogram
 from pate.aggregators.registry import BUILT_IN, aggregator_class, make_aggregator
+from pate.aggregators.stability import SparseVector, StableMax
 
 __all__ = [
     "BUILT_IN",
@@ -22,8 +24,11 @@ __all__ = [
     "Confident",
     "ConfidentGNMax",
     "GNMax",
+    "InteractiveGNMax",
     "LNMax",
     "NoisyHistogram",
+    "SparseVector",
+    "StableMax",
     "aggregator_class",
     "ask",
     "curve_ahead",

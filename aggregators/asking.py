@@ -38,6 +38,7 @@ def ask(
     keep: called with the answers before the reservation is settled, to store them.
     """
     source = OSNoise() if noise is None else noise
+    aggregator.check_ready(votes.electorate, len(votes))
     facts = {
         **(memo or {}),  # first, so that it cannot overwrite what is recorded of the mechanism and its noise
         **aggregator.mechanism,

@@ -42,6 +42,8 @@ class Confident(Aggregator):
     def __post_init__(self) -> None:
         if not isinstance(self.inner, Aggregator) or isinstance(self.inner, Confident):
             raise ParameterError(f"Confident needs an inner aggregator that always answers, got {self.inner!r}.")
+        if not self.inner.adds_up:
+            raise ParameterError(f"Confident needs an inner aggregator that answers each query by itself, got {self.inner!r}.")
         positive(self.sigma, "Confident sigma, the standard deviation of the noise on the test,")
         check_scale(self.sigma, "Confident sigma")
         positive(self.threshold, "Confident threshold, in votes,")
@@ -68,6 +70,9 @@ class Confident(Aggregator):
 
     def rdp_ahead_one_count(self, electorate: Electorate, orders: FloatArray) -> FloatArray:
         return self._ahead(self.inner.rdp_ahead_one_count(electorate, orders), electorate, orders)
+
+    def slack_ahead(self, electorate: Electorate) -> float:
+        return self.inner.slack_ahead(electorate)
 
     def _ahead(self, inner: FloatArray, electorate: Electorate, orders: FloatArray) -> FloatArray:
         if self.charging == "realised":

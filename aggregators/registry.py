@@ -8,13 +8,15 @@ from typing import Any
 
 from pate.aggregators.base import Aggregator
 from pate.aggregators.confident import ConfidentGNMax
+from pate.aggregators.interactive import InteractiveGNMax
 from pate.aggregators.noisy_max import GNMax, LNMax, NoisyHistogram
+from pate.aggregators.stability import SparseVector, StableMax
 from pate.references import construct, resolve
 
 ENTRY_POINT_GROUP = "pate.aggregators"
 
 BUILT_IN: Mapping[str, type[Aggregator]] = MappingProxyType(
-    {kind.name: kind for kind in (LNMax, GNMax, ConfidentGNMax, NoisyHistogram)}
+    {kind.name: kind for kind in (LNMax, GNMax, ConfidentGNMax, InteractiveGNMax, NoisyHistogram, StableMax, SparseVector)}
 )
 
 

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pate.arrays import BoolArray, FloatArray, IntArray
 from pate.errors import ParameterError
@@ -49,6 +50,8 @@ class Release:
 
     labels: int64[query], ``ABSTAIN`` where the mechanism declined to answer.
     histogram: float64[query, class] where the mechanism publishes noisy counts too, else None.
+    reinforced: int64[query] where the mechanism was told what the student predicts, else None: the student's own class where
+        the teachers did not contradict it and the student was sure, ``ABSTAIN`` elsewhere. Labels and public facts decide it.
     mechanism: name and parameters of the aggregator, public.
     """
 
@@ -57,24 +60,22 @@ class Release:
     mechanism: Mapping[str, Any]
     mode: Mode = "release"
     histogram: FloatArray | None = field(default=None, repr=False)
+    reinforced: IntArray | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.mode not in get_args(Mode):
             # Else a misspelt "simulation" would be stamped as private.
             raise ParameterError(f"Release.mode must be one of {', '.join(get_args(Mode))}, got {self.mode!r}.")
-        given = np.asarray(self.labels)
-        if given.ndim != 1:
-            raise ParameterError(f"Release.labels must have one axis [query], got shape {given.shape}.")
-        if given.size and given.dtype.kind not in "iu":
-            raise ParameterError(f"Release.labels must have an integer dtype, got {given.dtype}.")
-        labels = given.astype(np.int64)
-        if labels.size and (labels.min() < ABSTAIN or labels.max() >= self.electorate.n_classes):
-            raise ParameterError(
-                f"Release.labels must be a class 0..{self.electorate.n_classes - 1} or ABSTAIN ({ABSTAIN}), "
-                f"got values from {labels.min()} to {labels.max()}."
-            )
-        labels.setflags(write=False)
+        labels = _checked_labels(self.labels, "labels", self.electorate.n_classes)
         object.__setattr__(self, "labels", labels)
+        if self.reinforced is not None:
+            reinforced = _checked_labels(self.reinforced, "reinforced", self.electorate.n_classes)
+            if reinforced.shape != labels.shape or ((reinforced != ABSTAIN) & (labels != ABSTAIN)).any():
+                raise ParameterError(
+                    "Release.reinforced must have an entry for each query, ABSTAIN where the teachers answered: a class is "
+                    "either theirs or the student's own."
+                )
+            object.__setattr__(self, "reinforced", reinforced)
         object.__setattr__(self, "mechanism", MappingProxyType(dict(self.mechanism)))
         if self.histogram is not None:
             histogram = np.array(self.histogram, dtype=np.float64)
@@ -92,6 +93,13 @@ class Release:
         """bool[query]: True where a label was released."""
         answered: BoolArray = self.labels != ABSTAIN
         return answered
+
+    @property
+    def lessons(self) -> IntArray:
+        """int64[query]: what a student learns: the teachers' answer, else the reinforced class, else ``ABSTAIN``."""
+        if self.reinforced is None:
+            return self.labels
+        return np.where(self.answered, self.labels, self.reinforced)
 
     @property
     def stamp(self) -> str:
@@ -113,3 +121,19 @@ class Release:
         for key, value in state.items():
             object.__setattr__(self, key, value)
         self.__post_init__()
+
+
+def _checked_labels(given: ArrayLike, name: str, n_classes: int) -> IntArray:
+    found = np.asarray(given)
+    if found.ndim != 1:
+        raise ParameterError(f"Release.{name} must have one axis [query], got shape {found.shape}.")
+    if found.size and found.dtype.kind not in "iu":
+        raise ParameterError(f"Release.{name} must have an integer dtype, got {found.dtype}.")
+    labels = found.astype(np.int64)
+    if labels.size and (labels.min() < ABSTAIN or labels.max() >= n_classes):
+        raise ParameterError(
+            f"Release.{name} must be a class 0..{n_classes - 1} or ABSTAIN ({ABSTAIN}), got values from {labels.min()} to "
+            f"{labels.max()}."
+        )
+    labels.setflags(write=False)
+    return labels

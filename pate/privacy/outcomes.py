@@ -86,20 +86,23 @@ def moved_votes(counts: IntArray) -> IntArray:
 
 
 def rdp_from_outcomes(
-    outcome_log_probs: Callable[[IntArray], FloatArray | None], counts: IntArray, orders: ArrayLike
+    outcome_log_probs: Callable[[IntArray], FloatArray | None], counts: IntArray, orders: ArrayLike, public: int = 0
 ) -> FloatArray | None:
     """float64[query, order]: max over all neighbours n - e_a + e_b, both directions, of the Rényi divergence.
 
     outcome_log_probs: int64[query, class] -> float64[query, outcome], or None where the mechanism cannot tell; then the
     answer is None. Its log-probabilities are trusted to about 1e-12. Infinite where an outcome is possible on one side
     only. The classes need not be alike: rows are deduplicated, not sorted.
+
+    public: so many columns at the end of ``counts`` are no votes but public facts about the query, which the mechanism is told
+    with them; no neighbour changes them.
     """
     grid = check_orders(orders)
     rows, inverse = np.unique(np.asarray(counts, dtype=np.int64), axis=0, return_inverse=True)
     cost = np.empty((len(rows), grid.size))
     done = 0
     for batch in _batches(rows):
-        part = _worst(outcome_log_probs, batch, grid)
+        part = _worst(outcome_log_probs, batch, grid, public)
         if part is None:
             return None
         cost[done : done + len(batch)] = part
@@ -114,12 +117,16 @@ def _batches(rows: IntArray) -> Iterator[IntArray]:
         yield rows[start : start + size]
 
 
-def _worst(outcome_log_probs: Callable[[IntArray], FloatArray | None], rows: IntArray, orders: FloatArray) -> FloatArray | None:
+def _worst(
+    outcome_log_probs: Callable[[IntArray], FloatArray | None], rows: IntArray, orders: FloatArray, public: int
+) -> FloatArray | None:
     """float64[row, order] for a batch of distinct rows, or None."""
-    neighbours = [moved_votes(row) for row in rows]
-    owner = np.repeat(np.arange(len(rows)), [len(some) for some in neighbours])
+    n_classes = rows.shape[1] - public
+    moved = [moved_votes(row[:n_classes]) for row in rows]
+    owner = np.repeat(np.arange(len(rows)), [len(some) for some in moved])
+    neighbours = np.column_stack([np.concatenate(moved), rows[owner, n_classes:]])
     before = _checked(outcome_log_probs(rows), len(rows))
-    after = _checked(outcome_log_probs(np.concatenate(neighbours)), owner.size)
+    after = _checked(outcome_log_probs(neighbours), owner.size)
     if before is None or after is None:
         return None
     cost = np.zeros((len(rows), orders.size))

@@ -11,7 +11,9 @@ from pate.errors import ParameterError, ReferenceNotFound
 
 
 def test_built_in_names() -> None:
-    assert set(BUILT_IN) == {"lnmax", "gnmax", "confident-gnmax", "noisy-histogram"}
+    assert set(BUILT_IN) == {
+        *("lnmax", "gnmax", "confident-gnmax", "interactive-gnmax", "noisy-histogram", "stable-max", "sparse-vector")
+    }
     assert make_aggregator("confident-gnmax", {"threshold": 200, "sigma1": 150, "sigma2": 40}) == ConfidentGNMax(200, 150, 40)
 
 
