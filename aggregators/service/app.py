@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Annotated, TypeVar
@@ -145,8 +145,7 @@ def _add_asking(app: FastAPI, front: Front, gate: _Gate, settings: HttpSettings)
     )
     async def queries(request: Request) -> Response:
         """Labels in the order of the questions, null for an abstention. Repeats are free, and the same key is safe to retry."""
-        found = await _told(labels(request))
-        return JSONResponse({"answers": [{"label": None if label == ABSTAIN else label} for label in found]})
+        return Response(answers_json(await _told(labels(request))), media_type="application/json")
 
     @app.get(
         "/v1/budget",
@@ -249,6 +248,16 @@ def owner_page() -> tuple[str, str]:
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
     return text, policy
+
+
+def answers_json(labels: Sequence[int]) -> bytes:
+    """As :class:`contract.Answers` says. Put together here: batches are long, and a general encoder takes ten times as long.
+
+    >>> answers_json([3, ABSTAIN])
+    b'{"answers":[{"label":3},{"label":null}]}'
+    """
+    told = ",".join(f'{{"label":{"null" if label == ABSTAIN else label}}}' for label in labels)
+    return f'{{"answers":[{told}]}}'.encode()
 
 
 async def _told(work: Awaitable[_T]) -> _T:

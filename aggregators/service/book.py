@@ -7,12 +7,13 @@ import json
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import Connection, text
 
 from pate.errors import LedgerError
 from pate.ledger import Ledger
+from pate.ledger.store import fetch, insert
 from pate.release import ABSTAIN
 
 _ANSWERS, _REQUESTS = "pate_answers", "pate_requests"
@@ -22,8 +23,8 @@ _SCHEMA = (
     f"CREATE TABLE IF NOT EXISTS {_REQUESTS} (dataset TEXT NOT NULL, client TEXT NOT NULL, request_key TEXT NOT NULL, "
     "digest TEXT NOT NULL, PRIMARY KEY (dataset, client, request_key))",
 )
-_ADD_ANSWER = f"INSERT INTO {_ANSWERS} (dataset, query, label, reservation, client) VALUES"
-_ADD_REQUEST = f"INSERT INTO {_REQUESTS} (dataset, client, request_key, digest) VALUES"
+_ADD_ANSWER = f"INSERT INTO {_ANSWERS} (dataset, query, label, reservation, client) VALUES (?, ?, ?, ?, ?)"
+_ADD_REQUEST = f"INSERT INTO {_REQUESTS} (dataset, client, request_key, digest) VALUES (?, ?, ?, ?)"
 _ALL_ANSWERS = text(f"SELECT query, label, reservation, client FROM {_ANSWERS} WHERE dataset = :dataset")
 _SOME_REQUESTS = text(f"SELECT client, request_key, digest FROM {_REQUESTS} WHERE dataset = :dataset LIMIT :most")
 _CLIENTS = text(f"SELECT DISTINCT client FROM {_REQUESTS} WHERE dataset = :dataset")
@@ -90,19 +91,18 @@ class AnswerBook:
         return found
 
     def _look_up(self, connection: Connection, asked: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
-        mark = _mark(connection)
         statement = (
-            f"WITH asked (client, request_key) AS (VALUES {', '.join([f'({mark}, {mark})'] * len(asked))}) "
-            f"SELECT client, request_key, digest FROM asked JOIN {_REQUESTS} USING (client, request_key) WHERE dataset = {mark}"
+            f"WITH asked (client, request_key) AS (VALUES {', '.join(['(?, ?)'] * len(asked))}) "
+            f"SELECT client, request_key, digest FROM asked JOIN {_REQUESTS} USING (client, request_key) WHERE dataset = ?"
         )
-        rows = connection.exec_driver_sql(statement, (*(part for who in asked for part in who), self._ledger.fingerprint))
+        rows = fetch(connection, statement, (*(part for who in asked for part in who), self._ledger.fingerprint))
         return {(str(client), str(key)): str(digest) for client, key, digest in rows}
 
     def write(self, connection: Connection, answers: Mapping[str, Answer], requests: Iterable[Written]) -> None:
         """Inside a transaction of the ledger. Call :meth:`remember` once it is committed."""
         dataset = self._ledger.fingerprint
-        _insert(connection, _ADD_ANSWER, [(dataset, name, *each) for name, each in answers.items()])
-        _insert(connection, _ADD_REQUEST, [(dataset, each.client, each.key, each.digest) for each in requests])
+        insert(connection, _ADD_ANSWER, [(dataset, name, *each) for name, each in answers.items()])
+        insert(connection, _ADD_REQUEST, [(dataset, each.client, each.key, each.digest) for each in requests])
 
     def remember(self, answers: Mapping[str, Answer], requests: Iterable[Written]) -> None:
         self.answers.update(answers)
@@ -138,17 +138,6 @@ class AnswerBook:
         """The digest of the answers that each reservation paid for, by its row."""
         settled = (entry for entry in self._ledger.entries() if entry.kind == "settle" and "answers" in entry.memo)
         return {entry.settles or 0: str(entry.memo["answers"]) for entry in settled}
-
-
-def _insert(connection: Connection, statement: str, rows: list[tuple[Any, ...]]) -> None:
-    """Straight to the driver: by name, SQLAlchemy would take longer over thousands of rows than the database does."""
-    if rows:
-        connection.exec_driver_sql(f"{statement} ({', '.join([_mark(connection)] * len(rows[0]))})", rows)
-
-
-def _mark(connection: Connection) -> str:
-    """What stands for a value in the driver's own SQL."""
-    return "?" if connection.dialect.paramstyle == "qmark" else "%s"
 
 
 def answers_digest(labels: Mapping[str, int]) -> str:

@@ -22,6 +22,7 @@ from pate.aggregators.service.sources import VoteSource
 from pate.errors import BudgetExceeded, ExecutionError, KeyConflict, PateError, QueryError, QuotaExceeded
 from pate.ledger import Budget, Ledger, faultpoints
 from pate.noise import Noise, OSNoise
+from pate.privacy.curve import RdpCurve
 
 MOST_KEY = 200  # characters
 _RECENT = 200  # rows of the ledger on the owner's page
@@ -90,6 +91,7 @@ class Service:
         self._wake = threading.Condition()
         self._closing = False
         self._unconfirmed = False
+        self._worst_costs: dict[int, RdpCurve] = {}  # by number of questions, of which a group has not many
         self._worker = threading.Thread(target=self._work, name="pate-service", daemon=True)
         self._worker.start()
 
@@ -214,9 +216,15 @@ class Service:
         for request in accepted:
             request.future.set_result([self.book.answers[name].label for name in request.names])
 
+    def _worst(self, n_questions: int) -> RdpCurve:
+        """What so many questions cost at most. Always the same, so worked out once."""
+        if n_questions not in self._worst_costs:
+            self._worst_costs[n_questions] = curve_ahead(self.aggregator, self.source.electorate, n_questions)
+        return self._worst_costs[n_questions]
+
     def _pay_and_draw(self, fresh: Mapping[str, tuple[Any, str]], unwritten: Sequence[Written]) -> dict[str, Answer]:
-        worst = curve_ahead(self.aggregator, self.source.electorate, len(fresh))
-        self.ledger.afford(worst)  # before the teachers are troubled
+        worst = self._worst(len(fresh))
+        self.ledger.afford(worst, look=False)  # before the teachers are troubled
         votes = self.source.votes([question for question, _ in fresh.values()])
         facts = {**self.aggregator.mechanism, "service": True, "queries": len(fresh), "mode": self._noise.mode}
         reservation = self.ledger.reserve(worst, facts)
@@ -247,14 +255,14 @@ class Service:
     def budget_facts(self) -> dict[str, Any]:
         """Data-independent figures only: what was answered is public, what it cost follows from that."""
         remaining = self.ledger.remaining()
-        one = curve_ahead(self.aggregator, self.source.electorate, 1)
-        cost = float(one.values[self.ledger.budget.order_index])
+        one = self._worst(1)
+        free = not one.slack and not one.values[self.ledger.budget.order_index]
         return {
             "epsilon": self.ledger.budget.epsilon,
             "delta": self.ledger.budget.delta,
             "spent": self.ledger.spent().epsilon,
             "remaining_fraction": remaining.fraction,
-            "queries_left": int(remaining.rdp / cost) if cost > 0 else 0,
+            "queries_left": 0 if free else self.ledger.affordable(one),
             "answered": self.book.answered,
             "abstained": self.book.abstained,
             "unit": self.ledger.unit,

@@ -42,7 +42,8 @@ class History:
         if cost is not None:
             before = None if entry.settles is None else self._reserved.pop(entry.settles, None)
             values = self._total.values + cost.values - (0.0 if before is None else before.values)
-            self._total = RdpCurve(cost.orders, np.maximum(values, 0.0))
+            slack = self._total.slack + cost.slack - (0.0 if before is None else before.slack)
+            self._total = RdpCurve(cost.orders, np.maximum(values, 0.0), max(slack, 0.0))
             if entry.kind == "reserve":
                 self._reserved[entry.sequence] = cost
         self.count = entry.sequence
@@ -61,7 +62,7 @@ class History:
 
 def _epsilon(cost: RdpCurve, delta: float) -> float | None:
     """None where it is infinite, which JSON cannot say."""
-    if not cost.values.any():
+    if not cost.values.any() and not cost.slack:
         return 0.0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GridEdgeWarning)  # the ledger's grid is fixed: nobody can act on it
