@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -71,11 +72,7 @@ class Training:
 
         Numerical composition of the very distribution, so it is smaller than by RDP; its discretisation is pessimistic.
         """
-        pld: Any = require("dp_accounting.pld.privacy_loss_distribution", "dpsgd")
-        step = pld.from_gaussian_mechanism(
-            self.sigma, value_discretization_interval=discretisation, sampling_prob=self.rate, pessimistic_estimate=True
-        )
-        return float(step.self_compose(self.steps).get_epsilon_for_delta(check_delta(delta)))
+        return _epsilon_pld(self, check_delta(delta), discretisation)
 
     def cost(self, delta: float) -> Cost:
         rdp, pld = self.epsilon_rdp(delta), None
@@ -83,6 +80,16 @@ class Training:
             with suppress(MissingExtra):
                 pld = self.epsilon_pld(delta)
         return Cost(self, delta, rdp, pld)
+
+
+@lru_cache(maxsize=256)
+def _epsilon_pld(training: Training, delta: float, discretisation: float) -> float:
+    """Takes a second, and runs that are repeated ask for it again."""
+    pld: Any = require("dp_accounting.pld.privacy_loss_distribution", "dpsgd")
+    step = pld.from_gaussian_mechanism(
+        training.sigma, value_discretization_interval=discretisation, sampling_prob=training.rate, pessimistic_estimate=True
+    )
+    return float(step.self_compose(training.steps).get_epsilon_for_delta(delta))
 
 
 @dataclass(frozen=True)

@@ -5,47 +5,31 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pate.arrays import FloatArray
-from pate.execution import Serial
 from pate.experiments.accounting import CONVERSION
 from pate.experiments.array_files import write_text
 from pate.experiments.baselines.dpsgd.accounting import ADD_REMOVE, Cost, Training, composition
-from pate.experiments.evaluation import evaluate
-from pate.experiments.pipeline import folder as files
-from pate.experiments.pipeline.answering import Desk, entry_facts
-from pate.experiments.pipeline.folder import RunFolder
-from pate.experiments.pipeline.launch import DEFAULT_OUT, Finished, load_material
-from pate.experiments.pipeline.store import digest
-from pate.experiments.pipeline.summary import LARGE_EPSILON, data_facts, environment, ledger_name
-from pate.experiments.pipeline.telling import Teller
-from pate.experiments.pipeline.voting import fitted_features
-from pate.experiments.recipes.checking import mode_of, training_settings
+from pate.experiments.baselines.dpsgd.settings import Settings
+from pate.experiments.baselines.running import BaselineRun
+from pate.experiments.pipeline.launch import DEFAULT_OUT, Finished
+from pate.experiments.pipeline.summary import LARGE_EPSILON, ledger_name
+from pate.experiments.recipes.checking import training_settings
 from pate.experiments.recipes.model import DpsgdRecipe
 from pate.experiments.recipes.reading import find_recipe, read_dpsgd_recipe
-from pate.experiments.reports.writing import write_all
 from pate.experiments.results import Curve, Evaluation, PrivacyFacts, Result, TrainingFacts
-from pate.extras import require_all
 from pate.noise import noise_for
 from pate.progress import Show
-from pate.release import SIMULATION_STAMP
-from pate.student.records import float_records
-from pate.teachers.resuming import refuse_private_features
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pate.experiments.baselines.dpsgd.training.trainer import DPSGD
 
-STAGES = ("data", "features", "training", "evaluation", "report")
 MODEL, COST = "model.zip", "cost.json"
-_NEEDED = {"torch": "train", "matplotlib": "plot", "jinja2": "plot"}
 _POINTS = 20  # of the curve of epsilon over steps
 
 
@@ -78,12 +62,7 @@ def launch_dpsgd(
     again: bool = False,
 ) -> Finished:
     """As :func:`run_dpsgd`, from a checked recipe."""
-    require_all(_NEEDED)
-    folder = RunFolder(recipe, out, again)
-    run = _Run(recipe, folder, Teller(show, STAGES))
-    run.load(base, data)
-    with folder.opened(recipe):
-        return Finished(run.all(), folder.path)
+    return _Run.launch(recipe, base, data, out, show, again)
 
 
 @dataclass(frozen=True)
@@ -98,38 +77,19 @@ class _Trained:
     private_notes: list[str]
 
 
-class _Run:
-    """The stages in order. What one leaves for the next is an attribute."""
+class _Run(BaselineRun[DpsgdRecipe, _Trained]):
+    library = "torch"
 
-    def __init__(self, recipe: DpsgdRecipe, folder: RunFolder, teller: Teller) -> None:
-        self._recipe, self._folder, self._teller = recipe, folder, teller
-        self._mode = mode_of(recipe)
-        self._settings = training_settings(recipe.dpsgd)
+    @property
+    def _settings(self) -> Settings:
+        return training_settings(self._recipe.dpsgd)
 
-    def load(self, base: Path | None, data: Any) -> None:
-        with self._teller.stage("data", f"reading and checking {self._recipe.data.source}") as note:
-            self._material = load_material(self._recipe, base, data)
-            self._split = self._material.split
-            note.text = f"{len(self._split.public_x)} public records"
+    @property
+    def _charge_name(self) -> str:
+        return "dp-sgd"
 
-    def all(self) -> Result:
-        private = self._split.private
-        self._folder.bind_data(digest([self._material.public_digest, self._material.private_digest]))
-        self._desk = Desk.of(self._recipe, self._mode, self._folder.file(files.LEDGER), private.fingerprint, private.unit)
-        wanted = self._recipe.features_before_training
-        with self._teller.stage("features", "made of public records only, free of privacy cost") as note:
-            self._features = None if wanted is None else fitted_features(wanted, self._split, self._teller)
-            refuse_private_features(self._features, private, Serial())
-            note.text = "none: the records themselves" if self._features is None else self._features.title
-        trained = self._train()
-        evaluation = self._test(trained.model)
-        with self._teller.stage("report", "figures, plots and a page to read") as note:
-            result = self._summary(trained, evaluation)
-            write_text(self._folder.file(files.ENVIRONMENT), json.dumps(environment(), indent=1))
-            result.write(self._folder.file(files.RESULT))
-            write_all(result, self._folder.path)
-            note.text = str(self._folder.path)
-        return result
+    def _classifier(self, trained: _Trained) -> DPSGD:
+        return trained.model
 
     def _train(self) -> _Trained:
         from pate.experiments.baselines.dpsgd.training.trainer import DPSGD
@@ -143,7 +103,7 @@ class _Run:
             settings=self._settings,
         )
         units = None if private.unit == "record" else private.unit_of
-        key = f"dp-sgd {self._folder.run()['run_id']}" if self._mode == "release" else "dp-sgd"
+        key = self._charge_key
         file, facts_file = self._folder.file(MODEL), self._folder.file(COST)
         with self._teller.stage("training", f"{model.title}: charging the ledger, then clipping and adding noise") as note:
             with self._desk.open(neighbours_if_new="add-remove") as ledger:
@@ -169,11 +129,7 @@ class _Run:
                     model.save(file)
                     facts = self._facts(model)
                     write_text(facts_file, json.dumps(facts, indent=1), 0o600)
-                rows = [row for row in ledger.entries() if row.kind == "open" or (row.key or "").startswith(f"{key}, ")]
-                write_text(
-                    self._folder.file(files.LEDGER_ROWS),
-                    json.dumps([entry_facts(row, recipe.privacy.delta) for row in rows], indent=1),
-                )
+                self._write_rows(ledger, f"{key}, ")
                 neighbours = ledger.neighbours
             cost = Training(facts["rate"], facts["noise_multiplier"], facts["steps"]).cost(recipe.privacy.delta)
             note.text = f"{facts['steps']} steps, noise multiplier {facts['noise_multiplier']:g}"
@@ -199,50 +155,10 @@ class _Run:
             "diagnostics": books.diagnostics,
         }
 
-    def _inputs(self, x: Any) -> Any:
-        return x if self._features is None else self._features.transform(x)
-
-    def _test(self, model: DPSGD) -> Evaluation | None:
-        file, test = self._folder.file(files.EVALUATION), self._split.test
-        with self._teller.stage(
-            "evaluation", "the test records, opened once" if test else "no test records were given"
-        ) as note:
-            if test is None:
-                return None
-            if file.exists():
-                note.cached = True
-                return Evaluation(**json.loads(file.read_text())["evaluation"])
-            told = evaluate(_WithFeatures(model, self._features), test, self._split.n_classes)[0]
-            write_text(file, json.dumps({"evaluation": told.model_dump()}, indent=1), 0o600)
-            return told
-
     def _summary(self, trained: _Trained, evaluation: Evaluation | None) -> Result:
-        recipe, split = self._recipe, self._split
-        run = self._folder.run()
         privacy = self._privacy(trained)
-        return Result(
-            kind="dp-sgd",
-            title=recipe.run_name,
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
-            run_id=run["run_id"],
-            mode=self._mode,
-            stamp=SIMULATION_STAMP if self._mode == "simulation" else "noise from the operating system",
-            verified="built-in",
-            data=data_facts(split, recipe, evaluation),
-            student=trained.model.title,
-            teachers="one model on all records",
-            privacy=privacy,
-            evaluation=evaluation,
-            label_noise=None,
-            consensus=None,
-            upper_bounds=None,
-            stages=list(self._teller.facts),
-            warnings=[*trained.notes, *_warnings(privacy)],
-            private_warnings=trained.private_notes,
-            environment=environment(),
-            seed=recipe.seed,
-            test_is_public=split.test_is_public,
-        )
+        notes = [*trained.notes, *_warnings(privacy)]
+        return self._result("dp-sgd", trained.model.title, privacy, evaluation, notes, trained.private_notes)
 
     def _privacy(self, trained: _Trained) -> PrivacyFacts:
         cost, delta = trained.cost, self._recipe.privacy.delta
@@ -293,18 +209,6 @@ class _Run:
                 charged=trained.charged,
             ),
         )
-
-
-@dataclass(frozen=True)
-class _WithFeatures:
-    """The model behind the features that it was trained on."""
-
-    model: DPSGD
-    features: Any
-
-    def predict_proba(self, x: NDArray[np.float32]) -> FloatArray:
-        records = float_records(x)
-        return self.model.predict_proba(records if self.features is None else self.features.transform(records))
 
 
 def _warnings(privacy: PrivacyFacts) -> list[str]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from pate.errors import ParameterError
+from pate.experiments.baselines.settings import checked_settings
 from pate.references import did_you_mean, load_reference
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -93,25 +94,13 @@ class Settings(BaseModel):
 
 def make_settings(values: dict[str, Any]) -> Settings:
     """Settings, checked; a ParameterError that tells all that is wrong."""
-    try:
-        found = Settings(**values)
-        problems = found.problems()
-    except ValidationError as error:
-        problems = [_problem(each) for each in error.errors()]
-    if problems:
-        raise ParameterError(f"{'; '.join(dict.fromkeys(problems))}.")
-    return found
+    return checked_settings(Settings, values, _words)
 
 
-def _problem(each: Any) -> str:
-    key = str(each["loc"][0])
-    if each["type"] == "extra_forbidden":
-        return f"{key}: unknown key{did_you_mean(key, Settings.model_fields).rstrip('.')}"
-    if each["type"] == "missing":
-        return f"{key}: missing"
-    if key == "noise_multiplier" and each["input"] == 0:
-        return "noise_multiplier: must be above 0; without noise no epsilon holds"
-    return f"{key}: {each['msg'][0].lower()}{each['msg'][1:]}, got {each['input']!r}"
+def _words(key: str, value: Any) -> str | None:
+    return (
+        "noise_multiplier: must be above 0; without noise no epsilon holds" if (key, value) == ("noise_multiplier", 0) else None
+    )
 
 
 def check_model_name(name: str) -> None:
