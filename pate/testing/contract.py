@@ -6,6 +6,7 @@ import copy
 import json
 import pickle
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -57,6 +58,12 @@ def _check_labels(release: Release, subject: Subject) -> None:
     if labels.dtype != np.int64 or labels.min() < ABSTAIN or labels.max() >= subject.n_classes:
         found = f"{labels.dtype} from {labels.min()} to {labels.max()}"
         raise Violation(f"Release.labels must be int64, each a class or ABSTAIN, got {found}.")
+    # The public facts of all queries here are the same, so what follows from them is, too.
+    if release.reinforced is not None and np.unique(release.reinforced[~release.answered]).size > 1:
+        raise Violation(
+            "Release.reinforced must follow from the labels and public facts alone, but of queries that were not answered it "
+            "names different classes: it looks at the votes."
+        )
 
 
 def _empty(subject: Subject) -> str:
@@ -146,11 +153,12 @@ def _relabelling(subject: Subject, *, exact: bool) -> str:
         labels = np.where(release.answered, np.argsort(order)[release.labels], ABSTAIN)
         histogram = None if release.histogram is None else release.histogram[:, order]
         twin = Release(labels, release.electorate, release.mechanism, release.mode, histogram)
-        mine, its = (aggregator.rdp_bound(each, subject.orders) for each in (release, twin))
+        other = aggregator.relabelled(order)
+        mine, its = (each.rdp_bound(told, subject.orders) for each, told in ((aggregator, release), (other, twin)))
         _same(mine, its, "rdp_bound", tables, order)
-        _same(before, aggregator.rdp(subject.votes(renamed), twin, subject.orders), "rdp", tables, order)
+        _same(before, other.rdp(subject.votes(renamed), twin, subject.orders), "rdp", tables, order)
         if exact:
-            mine, its = subject.log_probs(tables), subject.log_probs(renamed)
+            mine, its = subject.log_probs(tables), replace(subject, aggregator=other).log_probs(renamed)
             columns = np.concatenate([order, np.arange(subject.n_classes, mine.shape[1])])
             _same(mine[:, columns], its, "outcome_log_probs", tables, order, relative=0.0, absolute=LOG_PROB_TOLERANCE)
     return f"{'costs and probabilities' if exact else 'costs'} do not depend on the names of the classes"

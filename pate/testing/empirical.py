@@ -102,7 +102,7 @@ def _log_term(p: FloatArray, q: FloatArray, charge: FloatArray, a: FloatArray) -
 
 
 def _claims(subject: Subject, false_alarm: float) -> str:
-    pairs = _scouted_pairs(subject)
+    pairs = scouted_pairs(subject)
     proven = 0.0
     for pair in pairs:
         finding = _release_pair(subject, pair, false_alarm / len(pairs))
@@ -136,11 +136,12 @@ def _summary(n_pairs: int, false_alarm: float, proven: float) -> str:
     return f"{n_pairs} neighbouring pair(s), confidence 1 - {false_alarm:.1g}; {power}"
 
 
-def _scouted_pairs(subject: Subject) -> list[Pair]:
+def scouted_pairs(subject: Subject) -> list[Pair]:
     """The tie of two classes, and the steepest steps of the ladders of two and of all classes."""
-    tie = tied(subject.n_teachers, 2, 2)
-    pairs = [Pair(tie, tie + np.array([-1, 1]), effort=2)]
-    for n_classes in sorted({2, subject.n_classes}):
+    few = min(subject.numbers_of_classes)
+    tie = tied(subject.n_teachers, few, 2)
+    pairs = [Pair(tie, tie - np.eye(few, dtype=np.int64)[0] + np.eye(few, dtype=np.int64)[1], effort=2)]
+    for n_classes in sorted({2, subject.n_classes} & set(subject.numbers_of_classes)):
         rungs = ladder(subject.n_teachers, n_classes)
         repeats = max(8, min(_SCOUTING_REPEATS, _SCOUTING_COUNTS // rungs.size))
         labels = subject.release(np.tile(rungs, (repeats, 1))).labels.reshape(repeats, -1)

@@ -57,6 +57,13 @@ class Subject:
     def electorate(self) -> Electorate:
         return Electorate(self.n_teachers, self.n_classes)
 
+    @property
+    def numbers_of_classes(self) -> list[int]:
+        """What the exact audit tries: few classes, where little can hide, and the full number; or the one that is taken."""
+        if self.aggregator.n_classes is not None:
+            return [self.n_classes]
+        return sorted({2, min(3, self.n_classes), self.n_classes})
+
     @cached_property
     def levels(self) -> list[int]:
         """Every parameter that could be a count of votes, or a share of the teachers: a threshold may sit there."""
