@@ -19,6 +19,9 @@ from pate.release import Electorate
 SIGMA_SHARES = (0.04, 0.08, 0.1, 0.16, 0.2, 0.3, 0.4, 0.6)
 """Noise as a share of the number of teachers, swept where the user names none."""
 
+MOST_AT_ONCE = 1 << 20
+"""A batch that costs hardly more however long it is, is planned up to this many queries."""
+
 _SIGMA_STEP = 0.1  # votes
 
 
@@ -28,7 +31,8 @@ class Plan:
 
     aggregator: Aggregator
     queries: int
-    """Queries the budget buys; batches of queries where votes are partial."""
+    """Queries the budget buys; batches of queries where votes are partial; the largest single batch where a batch does not
+    cost the sum of its queries."""
     epsilon: float
     """What they cost together, at most the budget."""
     lead: float | None
@@ -51,15 +55,15 @@ def plan(name: str, settings: Mapping[str, Any], budget: Budget, electorate: Ele
     return [_row(make_aggregator(name, each), budget, electorate) for each in _sweep(name, settings, electorate.n_teachers)]
 
 
-def least_sigma(name: str, queries: int, budget: Budget, electorate: Electorate) -> float:
-    """The least sigma, to a tenth of a vote, at which a ledger with this budget allows a batch of ``queries``.
+def least_sigma(name: str, queries: int, budget: Budget, electorate: Electorate, shares: int = 1) -> float:
+    """The least sigma, to a tenth of a vote, at which a ledger with this budget allows ``shares`` batches of ``queries``.
 
     name: an aggregator with one parameter, sigma. Looks at no data: the cost is the data-independent one.
 
     >>> least_sigma("gnmax", 200, Budget(0.5, 1e-5), Electorate(500, 2))
     122.9
     """
-    batches = queries if electorate.participation is None else 1
+    batches = shares * (queries if electorate.participation is None else 1)
 
     def affords(tenths: int) -> bool:
         return plan(name, {"sigma": tenths * _SIGMA_STEP}, budget, electorate)[0].queries >= batches
@@ -84,6 +88,16 @@ def _sweep(name: str, settings: Mapping[str, Any], n_teachers: int) -> Sequence[
         "confident-gnmax": [
             {"threshold": round(0.8 * n_teachers), "sigma1": round(0.6 * n_teachers, 1), "sigma2": sigma} for sigma in sigmas
         ],
+        # Contradicted by half the teachers more than the student foresees.
+        "interactive-gnmax": [
+            {
+                "threshold": max(1, round(0.5 * n_teachers)),
+                "sigma1": round(0.3 * n_teachers, 1),
+                "sigma2": sigma,
+                "confidence": 0.9,
+            }
+            for sigma in sigmas
+        ],
     }
     rows = [{**row, **settings} for row in sweeps.get(name, [{}])]
     return [row for i, row in enumerate(rows) if row not in rows[:i]]
@@ -92,13 +106,34 @@ def _sweep(name: str, settings: Mapping[str, Any], n_teachers: int) -> Sequence[
 def _row(aggregator: Aggregator, budget: Budget, electorate: Electorate) -> Plan:
     # With partial votes the unit that is paid for is a whole batch, whatever its number of queries.
     size = 1 if electorate.participation is None else electorate.participation
-    unit = curve_ahead(aggregator, electorate, size)
-    affordable = budget.queries_affordable(unit)
+    if aggregator.adds_up:
+        unit = curve_ahead(aggregator, electorate, size)
+        affordable = budget.queries_affordable(unit)
+        whole = affordable * unit
+    else:
+        affordable = _largest_batch(aggregator, budget, electorate)
+        whole = curve_ahead(aggregator, electorate, affordable)
     with warnings.catch_warnings():
         # What is planned is the count; that a wider grid of orders might show a smaller epsilon for it changes nothing.
         warnings.simplefilter("ignore", GridEdgeWarning)
-        spent = (affordable * unit).epsilon(budget.delta).epsilon
+        spent = whole.epsilon(budget.delta).epsilon
     return Plan(aggregator, affordable, spent, _lead(aggregator))
+
+
+def _largest_batch(aggregator: Aggregator, budget: Budget, electorate: Electorate) -> int:
+    """The most queries of one batch that fit, where a batch does not cost the sum of its queries; at most MOST_AT_ONCE."""
+
+    def fits(queries: int) -> bool:
+        return budget.queries_affordable(curve_ahead(aggregator, electorate, queries)) >= 1
+
+    low, high = 0, 1
+    while high <= MOST_AT_ONCE and fits(high):
+        low, high = high, 2 * high
+    high = min(high, MOST_AT_ONCE + 1)
+    while high - low > 1:  # more queries never cost less
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
 
 
 def _lead(aggregator: Aggregator) -> float | None:

@@ -21,6 +21,7 @@ from pate.release import Electorate, Release
 _FORMAT, _VERSION = "pate release", 1
 _ELECTORATE = ("n_teachers", "n_classes", "participation")
 _KEYS = {"format", "version", "stamp", "mode", "mechanism", "electorate", "labels", "histogram", "queries"}
+_SOME = {"reinforced"}  # of mechanisms that were told what a student predicts
 
 
 class ReleaseFile(NamedTuple):
@@ -73,6 +74,8 @@ def release_text(release: Release, queries: ArrayLike | None = None) -> str:
         "histogram": None if release.histogram is None else release.histogram.tolist(),
         "queries": None if rows is None else rows.tolist(),
     }
+    if release.reinforced is not None:
+        facts["reinforced"] = release.reinforced.tolist()
     try:
         lines = [f"  {json.dumps(key)}: {json.dumps(value, allow_nan=False)}" for key, value in facts.items()]
     except (TypeError, ValueError) as error:
@@ -116,8 +119,8 @@ def _flush(file: IO[bytes]) -> None:
 
 
 def _from_facts(facts: Mapping[str, Any]) -> ReleaseFile:
-    if set(facts) != _KEYS:
-        lacks, more = sorted(_KEYS - set(facts)), sorted(set(facts) - _KEYS)
+    if set(facts) - _SOME != _KEYS:
+        lacks, more = sorted(_KEYS - set(facts)), sorted(set(facts) - _KEYS - _SOME)
         found = "; ".join(f"{what} {', '.join(names)}" for what, names in (("it lacks", lacks), ("it has", more)) if names)
         raise ParameterError(f"a release file holds {', '.join(sorted(_KEYS))} and nothing else; {found}.")
     electorate, mechanism = facts["electorate"], facts["mechanism"]
@@ -127,7 +130,12 @@ def _from_facts(facts: Mapping[str, Any]) -> ReleaseFile:
         raise ParameterError(f"mechanism must hold names and values, got {mechanism!r}.")
     labels, histogram = _integers(facts["labels"], "labels"), facts["histogram"]
     release = Release(
-        labels, Electorate(**electorate), mechanism, facts["mode"], None if histogram is None else _numbers(histogram)
+        labels,
+        Electorate(**electorate),
+        mechanism,
+        facts["mode"],
+        None if histogram is None else _numbers(histogram),
+        _integers(facts["reinforced"], "reinforced") if "reinforced" in facts else None,
     )
     if facts["stamp"] != release.stamp:  # somebody changed one of them by hand
         raise ParameterError(

@@ -64,10 +64,68 @@ class TrainingFacts(_Facts):
     charged: str
 
 
+class ErmFacts(_Facts):
+    """What the noise of a private linear model consists of.
+
+    method: "output", "objective", "gaussian". records, data_norm: declared; columns: with that of the intercept.
+    candidates: of the regularisation, where it was chosen privately, with ``choice_epsilon``. noise: scales and the like, by
+    name. epsilon_direct: of the mechanism by itself; at any delta where ``pure``. charged: the ledger's neighbouring relation.
+    """
+
+    method: str
+    regularisation: float
+    records: int
+    columns: int
+    data_norm: float
+    candidates: list[float] | None
+    choice_epsilon: float | None
+    noise: dict[str, float]
+    epsilon_direct: float
+    epsilon_rdp: float
+    pure: bool
+    charged: str
+
+
+class RoundFacts(_Facts):
+    """One of several rounds. epsilon: of it alone, data-independent. reinforced: queries on which the student was confirmed,
+    where it was compared with the teachers."""
+
+    strategy: str
+    asked: int
+    answered: int
+    reinforced: int | None
+    mechanism: dict[str, Any]
+    epsilon: float
+
+
+class SanitisedFacts(_Facts):
+    """A sanitised epsilon as it was drawn, for the answers and itself: ``pate.experiments.sanitising.Sanitised``. Public."""
+
+    epsilon: float
+    bound: float
+    estimate: float
+    low: float
+    high: float
+    independent: float
+    answers_independent: float
+    order: float
+    delta: float
+    failure: float
+    release_rdp: float
+    method: str
+    settings: dict[str, float]
+    drawn: dict[str, float]
+    queries: int
+    mode: Mode
+    rule: str
+    stamp: str
+
+
 class PrivacyFacts(_Facts):
     """What the release cost.
 
-    data_independent: publishable. data_dependent: exact and itself private. sanitised: publishable; None where there is none.
+    data_independent: publishable. data_dependent: exact and itself private. sanitised: publishable; None where none was
+    drawn; sanitising: what is behind it.
     published: the bounds of the papers by key, ``theorem6`` and the like; private_published are those that depend on votes.
     spent: of the whole ledger after this run, data-independent; budget_epsilon: what the ledger allows in all.
     """
@@ -92,6 +150,9 @@ class PrivacyFacts(_Facts):
     private_published: dict[str, float] | None
     curve: Curve | None
     training: TrainingFacts | None = None
+    rounds: list[RoundFacts] | None = None
+    erm: ErmFacts | None = None
+    sanitising: SanitisedFacts | None = None
 
 
 class Evaluation(_Facts):
@@ -231,14 +292,23 @@ class Result(_Facts):
         rows["epsilon, data-independent"] = f"{privacy.data_independent:.4f} at delta {privacy.delta:g}: {published}"
         if privacy.data_dependent is not None and privacy.participation is None:  # of partial votes no smaller one is known
             rows["epsilon, data-dependent"] = f"{privacy.data_dependent:.4f}: exact, private, for the owner only"
+        if (told := privacy.sanitising) is not None:
+            spread = f"one standard deviation {told.low:.4f} to {told.high:.4f}, before its margin"
+            rows["epsilon, sanitised"] = f"{told.epsilon:.4f}, its own release included ({spread}): {published}"
         if (training := privacy.training) is not None:
             pld = "not computed" if training.epsilon_pld is None else f"{training.epsilon_pld:.4f}"
             rows["epsilon by accountant"] = f"RDP {training.epsilon_rdp:.4f}, PLD {pld}"
             rows["training"] = (
                 f"{training.steps} steps at sampling rate {training.rate:.4g}, noise multiplier {training.noise_multiplier:g}"
             )
+        elif (erm := privacy.erm) is not None:
+            kind = "pure" if erm.pure else f"at delta {privacy.delta:g}"
+            rows["epsilon by accountant"] = f"RDP {erm.epsilon_rdp:.4f}, by itself {erm.epsilon_direct:.4f}, {kind}"
+            rows["model"] = f"{erm.method} perturbation, regularisation {erm.regularisation:.3g}, {erm.columns} columns"
         else:
             rows["answers"] = f"{privacy.answered} of {privacy.asked} queries, {privacy.n_teachers} voters"
+        if privacy.rounds is not None:
+            rows["rounds"] = "; ".join(_of_round(number, each) for number, each in enumerate(privacy.rounds, 1))
         if self.label_noise is not None and self.label_noise.right is not None:
             rows["answers"] += f", {self.label_noise.right:.1%} of them right"
         rows["ledger"] = f"epsilon {privacy.spent:.4f} spent of {privacy.budget_epsilon:g} ({privacy.ledger})"
@@ -259,3 +329,8 @@ class Result(_Facts):
         return f"Result({self.title!r}: {accuracy} at epsilon {self.privacy.data_independent:.4g}{stamp})"
 
     __repr__ = __str__
+
+
+def _of_round(number: int, facts: RoundFacts) -> str:
+    more = "" if facts.reinforced is None else f", {facts.reinforced} reinforced"
+    return f"{number}: {facts.answered} of {facts.asked} by {facts.strategy}{more}, epsilon {facts.epsilon:.4f}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pate.aggregators import make_aggregator
+from pate.aggregators import Aggregator, make_aggregator
 from pate.aggregators.service.desk import Service
 from pate.aggregators.service.sources import Live, Pool, VoteSource
 from pate.errors import ParameterError
@@ -37,6 +37,7 @@ class ServeOptions:
     shape: tuple[int, ...] | None = None
     budget_epsilon: float | None = None
     delta: float | None = None
+    slack: float = 0.0
     quotas: Mapping[str, int] = field(default_factory=dict)
     allow_unverified: bool = False
 
@@ -45,6 +46,8 @@ class ServeOptions:
             raise ParameterError("A service needs either votes that were counted (--votes FILE) or teachers (--run RUN_DIR).")
         if self.budget_epsilon is None and self.delta is not None:
             raise ParameterError("--delta belongs to --budget-epsilon: give both, or none for a ledger that has its budget.")
+        if self.budget_epsilon is None and self.slack:
+            raise ParameterError("--slack belongs to --budget-epsilon: a ledger that has its budget has its slack.")
         if self.votes is not None and self.shape is not None:
             raise ParameterError("--shape belongs to --run: the questions to counted votes are numbers of records.")
         if self.run is not None and (self.fingerprint or self.unit):
@@ -52,7 +55,9 @@ class ServeOptions:
 
     @property
     def budget(self) -> Budget | None:
-        return None if self.budget_epsilon is None else Budget(self.budget_epsilon, 1e-5 if self.delta is None else self.delta)
+        if self.budget_epsilon is None:
+            return None
+        return Budget(self.budget_epsilon, 1e-5 if self.delta is None else self.delta, slack=self.slack)
 
     def with_quotas(self, quotas: Mapping[str, int]) -> ServeOptions:
         return replace(self, quotas=dict(quotas))
@@ -62,6 +67,11 @@ def open_service(options: ServeOptions, executor: Executor | None = None) -> Ser
     """The service that ``options`` describe; the only one on its ledger. executor: where a run's teachers vote."""
     aggregator = make_aggregator(options.aggregator, options.settings)
     source = _pool(options) if options.votes is not None else _teachers(options, executor)
+    if type(aggregator).against is not Aggregator.against:
+        raise ParameterError(
+            f"{options.aggregator} compares the teachers with a student, which a service is not told of. Ask with it in a "
+            "recipe with rounds, or with `pate ask --scores`."
+        )
     verified(aggregator, options.aggregator, source.electorate, options.allow_unverified)
     return Service(aggregator, source, options.ledger, options.budget, quotas=options.quotas)
 

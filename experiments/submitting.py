@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pate
 from pate.errors import ClusterError, ParameterError, RecipeError
-from pate.experiments.pipeline.folder import LEDGER_ROWS, RECIPE, RELEASE, STUDENT
+from pate.experiments.pipeline.folder import LATER_RELEASE, LEDGER_ROWS, RECIPE, RELEASE, STUDENT
 from pate.experiments.recipes.checking import mode_of
 from pate.experiments.recipes.model import Recipe
 from pate.experiments.recipes.reading import recipe_text
@@ -92,7 +92,8 @@ def packed(folder: Path) -> Iterator[str]:
     with zipfile.ZipFile(stored, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(folder.rglob("*")):
             name = path.relative_to(folder)
-            if path.is_file() and (open_data or name.parts[0] in (*_PUBLIC, PUBLIC_PLOTS)) and not name.name.startswith("."):
+            public = name.parts[0] in (*_PUBLIC, PUBLIC_PLOTS) or LATER_RELEASE.fullmatch(name.parts[0])
+            if path.is_file() and (open_data or public) and not name.name.startswith("."):
                 archive.write(path, name.as_posix())
     content = stored.getvalue()
     if len(content) > _MOST:

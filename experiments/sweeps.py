@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pate.aggregators import curve_ahead, curve_bound
+from pate.aggregators import curve_bound
 from pate.errors import BudgetExceeded, ExecutionError, ParameterError, PateError
 from pate.execution import Executor, Lost, OnRay, Serial, Task
 from pate.execution.base import Shared
@@ -19,13 +19,14 @@ from pate.experiments.array_files import write_text
 from pate.experiments.pipeline.answering import Desk
 from pate.experiments.pipeline.folder import RELEASE, RunFolder
 from pate.experiments.pipeline.launch import launch, load_material, votes_of
+from pate.experiments.pipeline.rounds import costs_ahead
 from pate.experiments.pipeline.store import digest, private_folder
+from pate.experiments.pipeline.voting import Material
 from pate.experiments.recipes.checking import make_mechanism, mode_of, with_noise
 from pate.experiments.recipes.model import Recipe
 from pate.experiments.recipes.reading import change, check_recipe, load_tables
 from pate.noise import SimulatedNoise
 from pate.progress import Show, tracked
-from pate.release import Electorate
 from pate.votes import Votes
 
 FILE = "sweep.json"
@@ -149,7 +150,7 @@ def sweep(
             outcomes = _run(jobs, Serial() if private else workers, show)
         trials = [Trial(changes, recipe.seed, **outcome) for (changes, recipe), outcome in zip(wanted, outcomes, strict=True)]
         if private:
-            with _desk(jobs[0])[0].open() as ledger:
+            with _desk(jobs[0]).open() as ledger:
                 spent = ledger.spent().epsilon
     found = Sweep(first.title, cost, spent, first.privacy.delta, request.grid, tuple(trials), folder)
     write_text(folder / FILE, json.dumps(found.to_json(), indent=1), 0o600)
@@ -210,11 +211,10 @@ def _afford(jobs: Sequence[_Job]) -> None:
     if not open_jobs:
         return
     questions = {digest(job.recipe.model_dump(mode="json", include=set(_BEFORE_ANSWERS))): job for job in open_jobs}
-    desk, _ = _desk(open_jobs[0])
+    desk = _desk(open_jobs[0])
     costs = []
     for job in questions.values():
-        recipe = with_noise(job.recipe)
-        costs.append(curve_ahead(make_mechanism(recipe.aggregator), _desk(job)[1], recipe.queries.count))
+        costs += costs_ahead(with_noise(job.recipe), _material(job))
     total = sum(costs[1:], start=costs[0])
     with desk.open() as ledger:
         try:
@@ -226,12 +226,13 @@ def _afford(jobs: Sequence[_Job]) -> None:
             ) from None
 
 
-def _desk(job: _Job) -> tuple[Desk, Electorate]:
-    base = None if job.base is None else Path(job.base)
-    material = load_material(job.recipe, base, job.data)
-    private = material.split.private
-    desk = Desk.of(job.recipe, "release", Path(), private.fingerprint, private.unit)
-    return desk, material.electorate(job.recipe)
+def _material(job: _Job) -> Material:
+    return load_material(job.recipe, None if job.base is None else Path(job.base), job.data)
+
+
+def _desk(job: _Job) -> Desk:
+    private = _material(job).split.private
+    return Desk.of(job.recipe, "release", Path(), private.fingerprint, private.unit)
 
 
 def _simulated(changes: Mapping[str, Any], recipe: Recipe, request: Request, base: Path | None, data: str | None) -> Trial:
@@ -240,6 +241,8 @@ def _simulated(changes: Mapping[str, Any], recipe: Recipe, request: Request, bas
         raise ParameterError(
             '--simulate-votes makes up an ensemble of teachers; with teachers.model = "nearest" there is none.'
         )
+    if recipe.queries.rounds > 1:
+        raise ParameterError("--simulate-votes has no student that could choose later queries; set queries.rounds=1.")
     accuracy = request.teacher_accuracy or 0.0
     if not 0 < accuracy <= 1:
         raise ParameterError(f"--simulate-votes must be a teacher's accuracy above 0 and at most 1, got {accuracy!r}.")

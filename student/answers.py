@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from pate.arrays import FloatArray, IntArray
 from pate.errors import StudentError
-from pate.release import Electorate, Release
+from pate.release import ABSTAIN, Electorate, Release
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,17 +67,17 @@ class Answers:
     @property
     def rows(self) -> IntArray:
         """int64[answer]: the public records with a label. One that was asked in two rounds is there twice."""
-        return np.concatenate([rows[each.answered] for each, rows in self])
+        return np.concatenate([rows[each.lessons != ABSTAIN] for each, rows in self])
 
     @property
     def labels(self) -> IntArray:
-        """int64[answer]: the noisy label of each of ``rows``."""
-        return np.concatenate([each.labels[each.answered] for each, _ in self])
+        """int64[answer]: the noisy label of each of ``rows``, or the student's own where the teachers did not contradict it."""
+        return np.concatenate([each.lessons[each.lessons != ABSTAIN] for each, _ in self])
 
     @property
     def histogram(self) -> FloatArray | None:
         """float64[answer, class]: noisy counts beside the labels, where every release publishes them; else None."""
-        found = [each.histogram[each.answered] for each, _ in self if each.histogram is not None]
+        found = [each.histogram[each.lessons != ABSTAIN] for each, _ in self if each.histogram is not None]
         return np.concatenate(found) if len(found) == len(self.releases) else None
 
     @property

@@ -71,16 +71,18 @@ def select_queries(
         ``uncertainty``: of the 10 n records with the least margin between the ``student``'s two likeliest classes, medoids
             of a k-means weighted by 1 - margin (Zhdanov 2019), so that a round is not n times the same picture; the least
             margin first. What a student doubts teachers often doubt too: expect more abstentions and wrong labels.
+        ``boundary``: the n records with the least margin, however alike. For students with few parameters and noisy answers,
+            which many similar questions average out: tables with linear students.
         "package.module:function": your own, called as ``function(x_public, n, features=, student=, asked=, seed=)`` with
             features float[record, feature] and asked int64[row]; it must return what this function does.
     features: in which space records are near or far: a Features (fitted here on ``x_public`` if it is not yet), an array
         [record, feature], or None, the records themselves, flattened.
-    student: a fitted one, for ``uncertainty``.
+    student: a fitted one, for ``uncertainty`` and ``boundary``.
     asked: rows asked in earlier rounds. They are never chosen again, and ``medoids`` and the k-centres look for what they do
         not represent. Records equal to a chosen or asked one come last, when nothing else is left.
     seed: the same seed chooses the same rows. ``k-centre`` draws nothing.
 
-    Privacy: fix all queries of a round before asking it. ``uncertainty`` makes a round depend on the noisy answers before it.
+    Privacy: fix all queries of a round before asking it. A student makes a round depend on the noisy answers before it.
     That is post-processing, and sound as long as costs are added up adaptively: at the data-independent cost of each query,
     or by a privacy filter. All else depends on public data alone.
 
@@ -113,7 +115,7 @@ def select_queries(
     public = _Public(x, points, *_unlike(points, left, before), before, student, random)
     if n < len(public.fresh):
         return choose(public, n)
-    if strategy == "uncertainty":
+    if strategy in NEED_STUDENT:
         _margins(public)  # no choice to make, but the same errors
     rest = random.permutation(np.setdiff1d(left, public.fresh))
     return np.concatenate([public.fresh, rest[: n - len(public.fresh)]])
@@ -157,6 +159,12 @@ def _uncertainty(public: _Public, n: int) -> IntArray:
     return _filled(public, public.fresh[chosen[np.argsort(margins[chosen], kind="stable")]], n)
 
 
+def _boundary(public: _Public, n: int) -> IntArray:
+    margins = _margins(public)
+    shuffled = public.random.permutation(len(margins))  # where margins are equal, the first records are no better
+    return public.fresh[shuffled[np.argsort(margins[shuffled], kind="stable")[:n]]]
+
+
 STRATEGIES: Mapping[str, _Strategy] = MappingProxyType(
     {
         "medoids": _medoids,
@@ -164,8 +172,10 @@ STRATEGIES: Mapping[str, _Strategy] = MappingProxyType(
         "k-centre": _k_centre,
         "robust-k-centre": _robust_k_centre,
         "uncertainty": _uncertainty,
+        "boundary": _boundary,
     }
 )
+NEED_STUDENT = frozenset({"uncertainty", "boundary"})
 
 
 def _filled(public: _Public, chosen: IntArray, n: int) -> IntArray:
@@ -180,7 +190,9 @@ def _filled(public: _Public, chosen: IntArray, n: int) -> IntArray:
 def _margins(public: _Public) -> FloatArray:
     """How much likelier the student finds the best class than the second, float64[candidate]."""
     if public.student is None:
-        raise StudentError("strategy 'uncertainty' needs student=, a fitted student. For the first round take 'medoids'.")
+        raise StudentError(
+            "strategy 'uncertainty' or 'boundary' needs student=, a fitted student. For the first round take 'medoids'."
+        )
     likely = np.sort(public.student.predict_proba(public.records[public.fresh]), axis=1)
     margins: FloatArray = likely[:, -1] - likely[:, -2]
     return margins

@@ -27,6 +27,7 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
         "spreading": "pate.student.graph.spreading_student:Spreading",
         "self-training": "pate.student.tabular.self_training:SelfTraining",
         "vote-share": "pate.student.tabular.vote_share:VoteShare",
+        "proportions": "pate.student.proportions:Proportions",
     }
 )
 """References to where each class is defined, not classes: a module is imported when its student is asked for."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pate.aggregators import Aggregator, ask, curve_ahead
+from pate.aggregators import Aggregator, ask
 from pate.aggregators.asking import AlreadyAsked
 from pate.arrays import IntArray
 from pate.experiments.array_files import write_text
@@ -21,7 +22,8 @@ from pate.ledger.chain import Neighbours
 from pate.ledger.records import Entry
 from pate.noise import OSNoise, SimulatedNoise
 from pate.places import data_home
-from pate.release import Electorate, Mode, Release
+from pate.privacy.curve import RdpCurve
+from pate.release import Mode, Release
 from pate.votes import Votes
 
 _INTENT, _RELEASE = "intent.json", "release.json"
@@ -51,26 +53,41 @@ class Desk:
         place = str(own) if mode == "simulation" else recipe.privacy.ledger or default_ledger()
         return cls(recipe, mode, place, fingerprint, unit)
 
-    def open(self, neighbours_if_new: Neighbours = "replace") -> Ledger:
-        budget = Budget(self.recipe.privacy.epsilon, self.recipe.privacy.delta)
+    def open(self, neighbours_if_new: Neighbours = "replace", order: float | None = None) -> Ledger:
+        """order: of the budget's filter, where not its own choice."""
+        privacy = self.recipe.privacy
+        budget = Budget(privacy.epsilon, privacy.delta, order, slack=privacy.slack)
         return Ledger.open(self.place, self.fingerprint, budget, unit=self.unit, neighbours_if_new=neighbours_if_new)
 
-    def afford(self, aggregator: Aggregator, electorate: Electorate, n_queries: int) -> None:
-        """Raise before anything is trained if the budget does not cover the answers. No data is looked at."""
-        with self.open() as ledger:
-            ledger.afford(curve_ahead(aggregator, electorate, n_queries))
+    def afford(self, costs: RdpCurve, charged: str | None) -> None:
+        """Raise before anything is trained if the budget does not cover the answers. No data is looked at.
 
-    def simulate(self, aggregator: Aggregator, votes: Votes, rows: IntArray, file: Path) -> tuple[Release, bool]:
-        """Seeded noise: after a crash the same answers come again, under the same key, so they are charged once."""
+        charged: a key; where something is charged under it, a run that was stopped has begun to ask, and was let through.
+        """
         with self.open() as ledger:
-            seeded = SimulatedNoise(self.recipe.seed)
+            if charged is None or charged not in {entry.key for entry in ledger.entries()}:
+                ledger.afford(costs)
+
+    def simulated_key(self, number: int) -> str:
+        """Under which a simulation is charged for a round, counted from 0."""
+        return _SIMULATED if number == 0 else f"{_SIMULATED}, round {number + 1}"
+
+    def simulate(
+        self, aggregator: Aggregator, votes: Votes, rows: IntArray, file: Path, number: int = 0
+    ) -> tuple[Release, bool]:
+        """Seeded noise: after a crash the same answers come again, under the same key, so they are charged once."""
+        seeded = SimulatedNoise(self.recipe.seed)
+        if number:  # each round has a stream of its own
+            seeded = SimulatedNoise(seeded.spawn(number)[-1])
+        with self.open() as ledger:
             found = file.exists()
             keep = None if found else lambda release: write_text(file, release_text(release, rows))
-            return ask(aggregator, votes, ledger, seeded, key=_SIMULATED, keep=keep), found
+            return ask(aggregator, votes, ledger, seeded, key=self.simulated_key(number), keep=keep), found
 
-    def has_answers(self, stages: Stages, inputs: dict[str, Any]) -> bool:
-        """Whether :meth:`release` would find its answers, paid for."""
-        return (stages.folder("answers", inputs) / _RELEASE).exists()
+    def stored(self, stages: Stages, inputs: dict[str, Any]) -> Release | None:
+        """The answers that :meth:`release` would find, paid for; None where there are none."""
+        file = stages.folder("answers", inputs) / _RELEASE
+        return read_release(file).release if file.exists() else None
 
     def release(
         self, aggregator: Aggregator, votes: Votes, rows: IntArray, stages: Stages, inputs: dict[str, Any]
@@ -106,10 +123,11 @@ class Desk:
                         continue
                     return release, False, name
 
-    def entries(self, ledger: Ledger, name: str | None) -> list[Entry]:
+    def entries(self, ledger: Ledger, names: Sequence[str] | None) -> list[Entry]:
         """The rows of the ledger that concern these answers: its opening, their reservations, what settled them."""
         rows = ledger.entries()
-        own = {row.sequence for row in rows if row.key is not None and row.key.startswith(name or _SIMULATED)}
+        begins = (_SIMULATED,) if names is None else tuple(f"{name}, " for name in names)
+        own = {row.sequence for row in rows if row.key is not None and row.key.startswith(begins)}
         return [row for row in rows if row.kind == "open" or row.sequence in own or row.settles in own]
 
 

@@ -21,6 +21,7 @@ from pate.experiments.results import FILE
 
 RECIPE, RELEASE, STUDENT, LEDGER_ROWS, LEDGER = "recipe.toml", "release.json", "student.zip", "ledger.json", "ledger.db"
 EVALUATION, RESULT, ENVIRONMENT = "evaluation.json", FILE, "environment.json"
+LATER_RELEASE = re.compile(r"release-\d+\.json")  # of the second round and those after it
 _RUN, _LOCK, _STAGES = "run.json", ".lock", "stages"
 _DIGITS = 8
 

@@ -5,16 +5,12 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from pate.aggregators import Aggregator
 from pate.arrays import IntArray
-from pate.errors import DataError
 from pate.execution import Executor, OnRay
 from pate.experiments.array_files import write_text
 from pate.experiments.datasets import Split
@@ -24,20 +20,22 @@ from pate.experiments.evaluation import evaluate
 from pate.experiments.pipeline import folder as files
 from pate.experiments.pipeline.answering import Desk, entry_facts
 from pate.experiments.pipeline.folder import RunFolder
+from pate.experiments.pipeline.rounds import Round, Rounds, told_of
+from pate.experiments.pipeline.sanitised import drawn, planned, sanitised_charges
 from pate.experiments.pipeline.store import digest
 from pate.experiments.pipeline.summary import Facts, Tested, environment, summarise
 from pate.experiments.pipeline.telling import Teller
 from pate.experiments.pipeline.voting import Material, Voting, plurality
-from pate.experiments.recipes.checking import make_mechanism, make_source, make_student, mode_of, with_noise
+from pate.experiments.recipes.checking import make_source, make_student, mechanisms_of, mode_of, with_noise
 from pate.experiments.recipes.model import Recipe, RunRecipe
 from pate.experiments.recipes.reading import find_recipe, read_recipe
-from pate.experiments.release_files import read_release, release_text
 from pate.experiments.reports.writing import write_all
-from pate.experiments.results import Evaluation, Result, UpperBounds
+from pate.experiments.results import Evaluation, Result, UpperBounds, Verified
+from pate.experiments.sanitising import Sanitised
 from pate.experiments.verification import verified
 from pate.extras import require_all
 from pate.progress import Show
-from pate.release import Electorate, Mode, Release
+from pate.release import Mode, Release
 from pate.student import OneClassWarning, Student
 from pate.teachers import Ensemble
 from pate.teachers.registry import teacher_family
@@ -121,7 +119,7 @@ def votes_of(recipe: Recipe, base: Path | None, data: Any, out: Path, executor: 
     """The stages up to the votes, so that runs which differ in what comes after share them."""
     run = Run(with_noise(recipe), RunFolder(recipe, out), executor, Teller(show))
     run.load(base, data)
-    run.vote(None)
+    run.votes()
 
 
 def load_material(recipe: RunRecipe, base: Path | None, data: str | os.PathLike[str] | None) -> Material:
@@ -140,27 +138,26 @@ class Run:
         self._folder = folder
         self._executor = executor
         self._teller = teller
-        self._mechanism: Aggregator = make_mechanism(recipe.aggregator)
         self._mode: Mode = mode_of(recipe)
         self._warnings: list[str] = []
+        self._sanitised: Sanitised | None = None
 
     def check(self, allow_unverified: bool) -> None:
         """Whether the aggregator may be trusted with these voters."""
-        electorate = self._material.electorate(self._recipe)
-        self._verified = verified(self._mechanism, self._recipe.aggregator.name, electorate, allow_unverified)
+        electorate, name = self._material.electorate(self._recipe), self._recipe.aggregator.name
+        found = {verified(each, name, electorate, allow_unverified) for each in mechanisms_of(self._recipe)}
+        self._verified: Verified = next(each for each in ("unverified", "checked", "built-in") if each in found)
 
     def all(self) -> Result:
         self._folder.bind_data(digest([self._material.public_digest, self._material.private_digest]))
         private = self._split.private
         self._desk = Desk.of(self._recipe, self._mode, self._folder.file(files.LEDGER), private.fingerprint, private.unit)
-        electorate = self._material.electorate(self._recipe)
-        rows, votes, ensemble = self.vote(electorate)
-        release = self._answer(rows, votes)
-        student = self._learn(release, rows)
+        rounds, ensemble = self.ask()
+        student = self._learn([each.release for each in rounds], [each.rows for each in rounds])
         tested = self._test(student, ensemble)
         with self._teller.stage("report", "figures, plots and a page to read") as note:
             facts = Facts(
-                self._recipe, self._mode, self._verified, self._split, self._mechanism, votes, release, rows, student, ensemble
+                self._recipe, self._mode, self._verified, self._split, tuple(rounds), student, ensemble, self._sanitised
             )
             result = summarise(facts, self._desk, tested, self._teller.facts, self._warnings, self._folder.run())
             write_text(self._folder.file(files.ENVIRONMENT), json.dumps(environment(), indent=1))
@@ -176,81 +173,81 @@ class Run:
             self._split: Split = self._material.split
             note.text = f"{len(self._split.public_x)} public records"  # a log is read by many: no count of private ones
 
-    def vote(self, electorate: Electorate | None) -> tuple[IntArray, Votes, Ensemble | None]:
-        """electorate: whose answers must be affordable before anybody is trained; None where nothing will be asked."""
-        recipe, teller = self._recipe, self._teller
-        voting = Voting(recipe, self._material, self._folder.stages, self._executor, teller)
+    def votes(self) -> None:
+        """The stages up to the votes of the first round."""
+        voting = self._features()
+        rows = self._queries(voting)
+        self._count(voting, rows, self._teachers(voting), 0)
+
+    def ask(self) -> tuple[list[Round], Ensemble | None]:
+        """Every round, chosen, voted on, paid for and answered. All must be affordable before anybody is trained."""
+        voting = self._features()
         self._voting = voting
-        with teller.stage("features", "made of public records only, free of privacy cost") as note:
+        self._queries(voting)
+        rounds = Rounds(self._recipe, self._mode, self._material, self._folder, voting, self._desk)
+        sanitiser = planned(self._recipe, self._material)
+        rounds.afford(None if sanitiser is None else sanitiser.curve)
+        ensemble = self._teachers(voting)
+        answered: list[Round] = []
+        for number in range(len(rounds)):
+            releases = [each.release for each in answered]
+            if number:
+                queries = self._recipe.queries
+                what = f"choosing {queries.counts[number]} public records by {queries.later_strategy}"
+                with self._teller.stage("queries", f"{what}, in view of the answers so far", number) as note:
+                    note.cached = rounds.choose(releases).cached
+            rows = rounds.choose(releases).rows
+            votes = self._count(voting, rows, ensemble, number)
+            mechanism = rounds.mechanism(number)
+            with self._teller.stage("answers", f"charging the ledger, then adding noise: {mechanism!r}", number) as note:
+                release, note.cached = rounds.answer(number, votes)
+                note.text = told_of(release)
+            answered.append(Round(mechanism, votes, release, rows))
+        if sanitiser is not None:
+            self._sanitised = drawn(sanitiser, answered[0].votes, self._desk, rounds.paid_as())
+        self._show_charges(rounds)
+        return answered, ensemble
+
+    def _features(self) -> Voting:
+        voting = Voting(self._recipe, self._material, self._folder.stages, self._executor, self._teller)
+        with self._teller.stage("features", "made of public records only, free of privacy cost") as note:
             made = [each for each in (voting.features("queries"), voting.features("teachers")) if each is not None]
             note.text = "; ".join(dict.fromkeys(each.title for each in made)) or "none: the records themselves"
-        with teller.stage(
-            "queries", f"choosing {recipe.queries.count} public records to ask about, free of privacy cost"
-        ) as note:
+        return voting
+
+    def _queries(self, voting: Voting) -> IntArray:
+        count = self._recipe.queries.count
+        with self._teller.stage("queries", f"choosing {count} public records to ask about, free of privacy cost") as note:
             rows, note.cached = voting.rows()
-        if electorate is not None and not self._is_answered(rows):
-            self._desk.afford(self._mechanism, electorate, len(rows))
-        ensemble = None
+        return rows
+
+    def _teachers(self, voting: Voting) -> Ensemble | None:
+        table, ensemble = self._recipe.teachers, None
         what = "none to train, records vote themselves"
-        if not recipe.teachers.nearest:
-            what = f"{recipe.teachers.count} x {recipe.teachers.model}, each on its own part of the private records"
-        with teller.stage("teachers", what) as note:
-            if not recipe.teachers.nearest:
+        if not table.nearest:
+            what = f"{table.count} x {table.model}, each on its own part of the private records"
+        with self._teller.stage("teachers", what) as note:
+            if not table.nearest:
                 ensemble, note.cached = voting.teachers()
-        with teller.stage("votes", "counted; they stay in this house") as note:
+        return ensemble
+
+    def _count(self, voting: Voting, rows: IntArray, ensemble: Ensemble | None, number: int) -> Votes:
+        with self._teller.stage("votes", "counted; they stay in this house", number) as note:
             votes, note.cached = voting.votes(rows, ensemble)
-        return rows, votes, ensemble
+        return votes
 
-    def _answer(self, rows: IntArray, votes: Votes) -> Release:
-        file = self._folder.file(files.RELEASE)
-        with self._teller.stage("answers", f"charging the ledger, then adding noise: {self._mechanism!r}") as note:
-            if self._mode == "simulation":
-                release, note.cached = self._desk.simulate(self._mechanism, votes, rows, file)
-            elif file.exists():  # whatever became of the stages: these answers are paid for
-                release, note.cached = self._paid(file, rows), True
-            else:
-                release, note.cached, name = self._desk.release(
-                    self._mechanism, votes, rows, self._folder.stages, self._question(rows)
-                )
-                self._folder.remember(paid_as=name)
-                write_text(file, release_text(release, rows))
-            with self._desk.open() as ledger:
-                paid = self._desk.entries(ledger, self._folder.run().get("paid_as"))
-            lost = sum(row.kind == "reserve" for row in paid) - 1
-            if lost:
-                self._warnings.append(f"{lost} earlier tries were charged, and their answers lost when the run was stopped.")
-            found = [entry_facts(each, self._recipe.privacy.delta) for each in paid]
-            write_text(self._folder.file(files.LEDGER_ROWS), json.dumps(found, indent=1))
-            note.text = f"{int(release.answered.sum())} of {len(release)} answered"
-        return release
+    def _show_charges(self, rounds: Rounds) -> None:
+        """What of the ledger concerns this run, into its directory."""
+        with self._desk.open() as ledger:
+            paid = self._desk.entries(ledger, rounds.paid_as())
+            told = sanitised_charges(ledger, paid)
+        lost = sum(row.kind == "reserve" for row in paid) - len(rounds)
+        if lost > 0:
+            self._warnings.append(f"{lost} earlier tries were charged, and their answers lost when the run was stopped.")
+        found = [entry_facts(each, self._recipe.privacy.delta) for each in (*paid, *told)]
+        write_text(self._folder.file(files.LEDGER_ROWS), json.dumps(found, indent=1))
 
-    def _paid(self, file: Path, rows: IntArray) -> Release:
-        stored = read_release(file)
-        if stored.queries is None or not np.array_equal(rows, stored.queries):  # other versions of libraries may choose others
-            raise DataError(
-                f"{file}: its answers are about other public records than are chosen now. Go on with the versions of libraries "
-                "in environment.json, or begin a run of its own with --again."
-            )
-        return stored.release
-
-    def _is_answered(self, rows: IntArray) -> bool:
-        if self._folder.file(files.RELEASE).exists():
-            return True
-        return self._mode == "release" and self._desk.has_answers(self._folder.stages, self._question(rows))
-
-    def _question(self, rows: IntArray) -> dict[str, Any]:
-        """All that decides what is asked of whom: the same question is answered once. Not by what version of this package."""
-        recipe = self._recipe
-        return {
-            "fingerprint": self._split.private.fingerprint,
-            "private": self._material.private_digest,
-            "public": self._material.public_digest,
-            "queries": rows.tolist(),
-            "recipe": recipe.model_dump(mode="json", include={"features", "teachers", "aggregator", "privacy", "seed"}),
-            "take": self._folder.take,
-        }
-
-    def _learn(self, release: Release, rows: IntArray) -> Student:
+    def _learn(self, releases: Sequence[Release], rows: Sequence[IntArray]) -> Student:
         file = self._folder.file(files.STUDENT)
         fresh = make_student(self._recipe.student, self._recipe.seed)
         with self._teller.stage("student", f"{fresh.title}, from public records and the answers alone") as note:
@@ -259,7 +256,7 @@ class Run:
                 return Student.load(file, allow=references_in(self._recipe.student.model_dump(mode="json")))
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
-                fitted = fresh.fit(self._split.public_x, release, rows, show=self._teller.show)
+                fitted = fresh.fit(self._split.public_x, releases, rows, show=self._teller.show)
             for each in caught:
                 if issubclass(each.category, OneClassWarning):
                     self._warnings.append(str(each.message))

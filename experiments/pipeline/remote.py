@@ -61,7 +61,7 @@ class RemoteRun(Run):
             rows, note.cached = voting.rows()
         with Client(self._url) as client:
             release, budget = self._ask(client, rows)
-        student = self._learn(release, rows)
+        student = self._learn([release], [rows])
         tested = self._test(student, None)
         with self._teller.stage("report", "figures, plots and a page to read") as note:
             result = self._summary(release, rows, student, tested, budget)

@@ -8,16 +8,20 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from importlib import metadata
 from typing import Any
 
+import numpy as np
+
 from pate import __version__
-from pate.aggregators import Aggregator
+from pate.aggregators import Aggregator, curve_ahead
 from pate.arrays import IntArray
-from pate.experiments.accounting import CONVERSION, NEIGHBOURS, Account, account
+from pate.experiments.accounting import CONVERSION, NEIGHBOURS, Account
 from pate.experiments.datasets import Split
 from pate.experiments.evaluation import consensus
 from pate.experiments.pipeline.answering import Desk
+from pate.experiments.pipeline.rounds import Round, joined_release
 from pate.experiments.pipeline.voting import plurality
 from pate.experiments.planning import least_sigma
 from pate.experiments.recipes.checking import make_source
@@ -29,13 +33,17 @@ from pate.experiments.results import (
     LabelNoise,
     PrivacyFacts,
     Result,
+    RoundFacts,
+    SanitisedFacts,
     StageFact,
     UpperBounds,
     Verified,
 )
+from pate.experiments.round_costs import account_rounds, joined_votes
+from pate.experiments.sanitising import Sanitised
 from pate.ledger import Budget
 from pate.privacy.curve import GridEdgeWarning
-from pate.release import Mode, Release
+from pate.release import ABSTAIN, Mode, Release
 from pate.student import Student
 from pate.teachers import Ensemble
 from pate.votes import Votes
@@ -52,12 +60,33 @@ class Facts:
     mode: Mode
     verified: Verified
     split: Split
-    mechanism: Aggregator
-    votes: Votes
-    release: Release
-    rows: IntArray
+    rounds: tuple[Round, ...]
     student: Student
     ensemble: Ensemble | None
+    sanitised: Sanitised | None = None
+
+    @property
+    def mechanism(self) -> Aggregator:
+        """Of the last round, the only one in most cases."""
+        return self.rounds[-1].mechanism
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether queries were chosen in view of answers, so that no data-dependent cost is a bound."""
+        return len(self.rounds) > 1
+
+    @cached_property
+    def votes(self) -> Votes:
+        """Of all rounds, one after another; so are ``release`` and ``rows``."""
+        return joined_votes([each.votes for each in self.rounds])
+
+    @cached_property
+    def release(self) -> Release:
+        return joined_release([each.release for each in self.rounds], self.votes.electorate)
+
+    @cached_property
+    def rows(self) -> IntArray:
+        return np.concatenate([each.rows for each in self.rounds])
 
 
 @dataclass(frozen=True)
@@ -71,8 +100,11 @@ def summarise(
 ) -> Result:
     """The owner's copy of the result."""
     recipe, split, release = facts.recipe, facts.split, facts.release
-    report = account(facts.votes, facts.mechanism, recipe.privacy.delta)
-    privacy = _privacy(report, desk, release)
+    report = account_rounds([(each.votes, each.mechanism) for each in facts.rounds], recipe.privacy.delta)
+    privacy = _privacy(report, desk, release, _rounds(facts))
+    if facts.sanitised is not None:
+        told = SanitisedFacts(**facts.sanitised.to_json())
+        privacy = privacy.model_copy(update={"sanitised": facts.sanitised.epsilon, "sanitising": told})
     return Result(
         kind="pate",
         title=recipe.title or split.name,
@@ -127,8 +159,31 @@ def environment() -> dict[str, str]:
     return found
 
 
-def _privacy(report: Account, desk: Desk, release: Release) -> PrivacyFacts:
-    delta = report.delta
+def _rounds(facts: Facts) -> list[RoundFacts] | None:
+    """Of each round, where there were several."""
+    if len(facts.rounds) == 1:
+        return None
+    queries, found = facts.recipe.queries, []
+    for number, each in enumerate(facts.rounds):
+        told, release = each.release.reinforced, each.release
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", GridEdgeWarning)
+            cost = curve_ahead(each.mechanism, release.electorate, len(release)).epsilon(facts.recipe.privacy.delta)
+        found.append(
+            RoundFacts(
+                strategy=queries.later_strategy if number else queries.strategy,
+                asked=len(release),
+                answered=int(release.answered.sum()),
+                reinforced=None if told is None else int((told != ABSTAIN).sum()),
+                mechanism=dict(release.mechanism),
+                epsilon=cost.epsilon,
+            )
+        )
+    return found
+
+
+def _privacy(report: Account, desk: Desk, release: Release, rounds: list[RoundFacts] | None) -> PrivacyFacts:
+    delta, bounded = report.delta, rounds is None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         independent = report.independent.epsilon(delta)
@@ -145,12 +200,12 @@ def _privacy(report: Account, desk: Desk, release: Release) -> PrivacyFacts:
         curve = Curve(
             queries=line.queries.tolist(),
             independent=line.epsilons(delta).tolist(),
-            dependent=report.dependent.epsilons(delta).tolist(),
+            dependent=report.dependent.epsilons(delta).tolist() if bounded else None,
         )
     return PrivacyFacts(
         delta=delta,
         data_independent=independent.epsilon,
-        data_dependent=dependent,
+        data_dependent=dependent if bounded else None,
         sanitised=None,
         order=independent.order,
         order_at_grid_edge=at_edge,
@@ -167,6 +222,7 @@ def _privacy(report: Account, desk: Desk, release: Release) -> PrivacyFacts:
         published={key: value for key, (value, public) in papers.items() if public},
         private_published={key: value for key, (value, public) in papers.items() if not public},
         curve=curve,
+        rounds=rounds,
     )
 
 
@@ -197,14 +253,22 @@ def _public_warnings(facts: Facts, privacy: PrivacyFacts) -> list[str]:
         )
     if facts.mechanism.parameters.get("charging") == "realised":
         found.append("Charged as realised: epsilon here is the worst case; the ledger's budget is the other valid claim.")
+    if facts.sanitised is not None and not facts.sanitised.helps:
+        found.append("The sanitised epsilon is no smaller than the data-independent one, so publish that.")
+    if facts.adaptive:
+        found.append(
+            f"Asked in {len(facts.rounds)} rounds, the later ones in view of earlier answers: no data-dependent figure is a "
+            "bound then, so none is given."
+        )
     answered, asked = int(facts.release.answered.sum()), len(facts.release)
-    if answered * 2 < asked:
+    corrections = any(each.release.reinforced is not None for each in facts.rounds)  # few answers are then a good sign
+    if answered * 2 < asked and not corrections:
         found.append(f"Only {answered} of {asked} queries were answered, and all were paid for.")
     return found
 
 
 def _more_noise(facts: Facts) -> str:
-    if facts.mechanism.name not in ("gnmax", "noisy-histogram"):
+    if facts.adaptive or facts.mechanism.name not in ("gnmax", "noisy-histogram"):
         return "more noise, fewer queries or more teachers make it smaller; `pate plan` tells how much"
     needed = least_sigma(
         facts.mechanism.name, len(facts.release), Budget(1.0, facts.recipe.privacy.delta), facts.release.electorate

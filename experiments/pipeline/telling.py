@@ -38,13 +38,17 @@ class Teller:
         self.facts: list[StageFact] = []
 
     @contextmanager
-    def stage(self, name: str, what: str) -> Iterator[Note]:
+    def stage(self, name: str, what: str, round_number: int = 0) -> Iterator[Note]:
+        """round_number: counted from 0; a later round goes through some of the stages again."""
         number = f"[{self._stages.index(name) + 1}/{len(self._stages)}]"
+        private = name in _PRIVATE
+        if round_number:
+            name = f"{name}, round {round_number + 1}"
         self.say(f"{number} {name}: {what}")
         note, start = Note(), time.monotonic()
         yield note
         seconds = time.monotonic() - start
-        self.facts.append(StageFact(name=name, seconds=seconds, cached=note.cached, private=name in _PRIVATE, note=note.text))
+        self.facts.append(StageFact(name=name, seconds=seconds, cached=note.cached, private=private, note=note.text))
         ended = "found, made by an earlier run" if note.cached else f"done in {duration(seconds)}"
         self.say(f"{number} {name}: {ended}{f'; {note.text}' if note.text else ''}", faint=True)
 

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pate.arrays import IntArray
+from pate.arrays import FloatArray, IntArray
 from pate.errors import DataError
 from pate.execution import Executor
 from pate.experiments.array_files import read_arrays, write_public_arrays
 from pate.experiments.datasets import Split
-from pate.experiments.pipeline.store import Stages, array_digest, code_digests
+from pate.experiments.pipeline.store import Stages, array_digest, code_digests, digest
 from pate.experiments.pipeline.telling import Teller
-from pate.experiments.recipes.checking import make_family, make_features
+from pate.experiments.recipes.checking import make_family, make_features, make_student
 from pate.experiments.recipes.model import FeaturesTable, Recipe
+from pate.experiments.release_files import release_text
 from pate.experiments.vote_files import read_votes, write_votes
 from pate.features import Features
 from pate.features.cache import fit_cached
 from pate.public import PublicData
-from pate.release import Electorate
+from pate.release import ABSTAIN, Electorate, Release
+from pate.student import OneClassWarning, Student
 from pate.student.diary import Diary
 from pate.student.queries import select_queries
 from pate.student.records import float_records
@@ -67,13 +71,22 @@ class Material:
         ids = np.frombuffer(b"\0".join(private.record_ids), dtype=np.uint8)
         return array_digest(private.x, private.y, ids, private.unit_of)
 
-    def electorate(self, recipe: Recipe) -> Electorate:
-        """Who will vote, known before anybody does."""
+    def electorate(self, recipe: Recipe, number: int = 0) -> Electorate:
+        """Who will vote in a round, counted from 0; known before anybody does. Each round is a batch of its own."""
         if not recipe.teachers.nearest:
             return Electorate(recipe.teachers.count or 0, self.split.n_classes)
         teachers = recipe.teachers
         most = teachers.votes_per_record if self.split.private.unit == "record" else teachers.votes_per_user
-        return Electorate(len(self.split.private.unit_ids), self.split.n_classes, min(most or 1, recipe.queries.count))
+        return Electorate(len(self.split.private.unit_ids), self.split.n_classes, min(most or 1, recipe.queries.counts[number]))
+
+
+class Chosen(NamedTuple):
+    """rows: int64[query], public records to ask about. scores: float64[query, class], what the student so far predicts for
+    them; None where there is none. cached: chosen by an earlier run."""
+
+    rows: IntArray
+    scores: FloatArray | None
+    cached: bool
 
 
 class Voting:
@@ -99,30 +112,62 @@ class Voting:
         return self._fitted[key]
 
     def rows(self) -> tuple[IntArray, bool]:
-        """int64[query]: the public records to ask about; and whether they were chosen before."""
-        queries, recipe = self._recipe.queries, self._recipe
-        if queries.count > len(self._split.public_x):
+        """int64[query]: the public records to ask about first; and whether they were chosen before."""
+        chosen = self.rows_of_round((), ())
+        return chosen.rows, chosen.cached
+
+    def rows_of_round(self, releases: Sequence[Release], asked: Sequence[IntArray]) -> Chosen:
+        """The public records to ask about after these releases, whose queries were ``asked``. No private data are looked at."""
+        queries, recipe, public = self._recipe.queries, self._recipe, self._split.public_x
+        number = len(releases)
+        most = max(queries.counts) if queries.ask_again else sum(queries.counts)
+        if most > len(public):
             raise DataError(
-                f"queries.count must be at most the {len(self._split.public_x)} public records, got {queries.count}."
+                f"queries.count must be at most the {len(public)} public records"
+                f"{'' if queries.rounds == 1 else ', all rounds together unless queries.ask_again'}, got {most}."
             )
-        features = recipe.features_for("queries")
-        inputs = {
+        strategy = queries.later_strategy if number else queries.strategy
+        inputs: dict[str, Any] = {
             "public": self._material.public_digest,
-            "features": _described(features),
-            "queries": queries.model_dump(mode="json", exclude={"features"}),
+            "features": _described(recipe.features_for("queries")),
+            "queries": {"count": queries.counts[number], "strategy": strategy},
             "seed": recipe.seed,
-            "code": code_digests(queries.strategy),
+            "code": code_digests(strategy),
         }
+        if number:
+            learner = recipe.student.model_dump(mode="json")
+            inputs["queries"] |= {"first": queries.strategy, "ask_again": queries.ask_again}
+            inputs["student"] = {**learner, "code": code_digests(learner)}
+            inputs["before"] = [digest(release_text(*each)) for each in zip(releases, asked, strict=True)]
 
         def choose(folder: Path) -> None:
             space = self.features("queries")
-            points = None if space is None else space.transform(self._split.public_x)
-            chosen = select_queries(self._split.public_x, queries.count, queries.strategy, features=points, seed=recipe.seed)
-            write_public_arrays(folder / _ROWS, {"rows": chosen})
+            points = None if space is None else space.transform(public)
+            student = self._student_so_far(releases, asked)
+            chosen = select_queries(
+                public,
+                queries.counts[number],
+                queries.strategy if student is None else strategy,
+                features=points,
+                student=student,
+                asked=np.concatenate(asked) if asked and not queries.ask_again else None,
+                seed=recipe.seed,
+            )
+            scores = {} if student is None else {"scores": np.asarray(student.predict_proba(public[chosen]), dtype=np.float64)}
+            write_public_arrays(folder / _ROWS, {"rows": chosen, **scores})
 
         folder, cached = self._stages.kept("queries", inputs, choose)
-        rows: IntArray = read_arrays(folder / _ROWS, alone="rows", error=DataError)["rows"].astype(np.int64)
-        return rows, cached
+        arrays = read_arrays(folder / _ROWS, alone="rows", error=DataError)
+        return Chosen(arrays["rows"].astype(np.int64), arrays.get("scores"), cached)
+
+    def _student_so_far(self, releases: Sequence[Release], asked: Sequence[IntArray]) -> Student | None:
+        """Learnt from what was released; None while there is nothing to learn from."""
+        if not any((each.lessons != ABSTAIN).any() for each in releases):
+            return None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", OneClassWarning)  # said of the student at the end, if it still is one
+            learner = make_student(self._recipe.student, self._recipe.seed)
+            return learner.fit(self._split.public_x, releases, asked, show=self._teller.show)
 
     def teachers(self) -> tuple[Ensemble, bool]:
         """The ensemble, and whether it was trained before. A run that was stopped goes on with the teachers it has."""

@@ -51,6 +51,11 @@ model = "logistic"
 lot_size = 256
 rate = 0.01                 # chance of a record to enter a lot: a round number near lot_size over the number of records
 epochs = 20.0
+
+[erm]                       # for `pate erm FILE`, two classes: a linear model with noise in what it minimises
+model = "logistic"
+data_norm = 3.0             # longer records (here in deviations of the public ones) are cut to this; declared, never learned
+records = 1000              # how many people there are, about: a round number, which is published
 """
 
 

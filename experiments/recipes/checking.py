@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from pate.aggregators import Aggregator, make_aggregator
 from pate.errors import MissingExtra, ParameterError, PateError
 from pate.experiments.baselines.dpsgd.settings import Settings, check_model_name, make_settings
+from pate.experiments.baselines.erm.settings import ErmSettings, check_erm_model, make_erm_settings
 from pate.experiments.datasets.base import DatasetSource
 from pate.experiments.datasets.registry import source_named
 from pate.experiments.planning import least_sigma
@@ -21,6 +22,8 @@ from pate.experiments.recipes.model import (
     DataTable,
     DpsgdRecipe,
     DpsgdTable,
+    ErmRecipe,
+    ErmTable,
     FeaturesTable,
     PrivacyTable,
     QueriesTable,
@@ -29,12 +32,13 @@ from pate.experiments.recipes.model import (
     StudentTable,
     TeachersTable,
 )
+from pate.experiments.sanitising import check_covered
 from pate.features import Features, features_named
 from pate.ledger import Budget
 from pate.references import did_you_mean, load_reference
 from pate.release import Electorate, Mode
 from pate.student import Student, student
-from pate.student.queries import STRATEGIES
+from pate.student.queries import NEED_STUDENT, STRATEGIES
 from pate.teachers import TeacherFamily, teacher_family
 
 _AUTOMATIC = ("gnmax", "noisy-histogram")
@@ -57,6 +61,20 @@ def make_mechanism(table: AggregatorTable) -> Aggregator:
     return make_aggregator(table.name, table.parameters)
 
 
+def round_table(table: AggregatorTable, number: int) -> AggregatorTable:
+    """The aggregator of a round, counted from 0: a list as ``sigma`` has a value for each."""
+    sigma = table.parameters.get("sigma")
+    if not isinstance(sigma, list):
+        return table
+    return AggregatorTable(**{**table.model_dump(), "sigma": sigma[number]})
+
+
+def mechanisms_of(recipe: Recipe) -> tuple[Aggregator, ...]:
+    """What answers each round, in order; later ones have yet to be told what the student predicts."""
+    first, *later = [make_mechanism(round_table(recipe.aggregator, number)) for number in range(recipe.queries.rounds)]
+    return (first.before_student(), *later)
+
+
 def make_student(table: StudentTable, seed: int) -> Student:
     """``seed`` is the recipe's; one of the student's own goes before it."""
     return student(table.model, table.preset, **{"seed": seed, **table.parameters})
@@ -64,6 +82,10 @@ def make_student(table: StudentTable, seed: int) -> Student:
 
 def training_settings(table: DpsgdTable) -> Settings:
     return make_settings(table.parameters)
+
+
+def erm_settings(table: ErmTable) -> ErmSettings:
+    return make_erm_settings(table.parameters)
 
 
 def mode_of(recipe: RunRecipe) -> Mode:
@@ -74,13 +96,18 @@ def mode_of(recipe: RunRecipe) -> Mode:
 
 
 def with_noise(recipe: Recipe) -> Recipe:
-    """The recipe with a number for ``aggregator.sigma = "auto"``; from the budget and the number of queries alone."""
+    """The recipe with a number for ``aggregator.sigma = "auto"``; from the budget and the number of queries alone.
+
+    Every round gets the same share of the budget; where rounds differ in length, each has a sigma of its own.
+    """
     if recipe.aggregator.remote or recipe.aggregator.parameters.get("sigma") != AUTO:
         return recipe
     participation = recipe.teachers.votes_per_user or recipe.teachers.votes_per_record if recipe.teachers.nearest else None
     voters = Electorate(recipe.teachers.count or _ANY_VOTERS, 2, participation)
-    budget = Budget(recipe.privacy.epsilon, recipe.privacy.delta)
-    sigma = least_sigma(recipe.aggregator.name, recipe.queries.count, budget, voters)
+    budget = Budget(recipe.privacy.epsilon, recipe.privacy.delta, slack=recipe.privacy.slack)
+    counts = recipe.queries.counts
+    least = {each: least_sigma(recipe.aggregator.name, each, budget, voters, shares=len(counts)) for each in set(counts)}
+    sigma = least[counts[0]] if len(set(least.values())) == 1 else [least[each] for each in counts]
     return recipe.model_copy(update={"aggregator": AggregatorTable(name=recipe.aggregator.name, sigma=sigma)})  # type: ignore[call-arg]
 
 
@@ -123,15 +150,57 @@ def _misfits(recipe: RunRecipe) -> Iterator[str]:
             "dpsgd.rate: missing; the sampling rate is published with the run, and lot_size over the number of records would "
             "tell that number exactly, without noise. Declare it, as a round number near that quotient"
         )
+    counted = isinstance(recipe, ErmRecipe) and erm_settings(recipe.erm).records is None
+    if counted and not make_source(recipe.data).benchmark:
+        yield (
+            "erm.records: missing; the noise is published with the run, and it would tell the number of records exactly. "
+            "Declare it, as a round number near the true one"
+        )
     if not isinstance(recipe, Recipe):
         if recipe.evaluation.upper_bounds:
             yield "evaluation.upper_bounds: of PATE runs only; a baseline has none"
+        if recipe.privacy.sanitise:
+            yield "privacy.sanitise: of PATE runs only; the epsilon of a baseline does not depend on the data"
         return
+    if recipe.privacy.sanitise:
+        yield from _not_sanitised(recipe)
+    rounds = recipe.queries.rounds
     if recipe.aggregator.remote:
+        if rounds > 1:
+            yield "queries.rounds: a service is asked in one round; leave it out"
         return
-    mechanism = make_mechanism(with_noise(recipe).aggregator)
+    sigma = recipe.aggregator.parameters.get("sigma")
+    if isinstance(sigma, list) and len(sigma) != rounds:
+        yield f"aggregator.sigma: a list has one value for each of the {rounds} rounds, got {len(sigma)}"
+        return
+    mechanism = make_mechanism(round_table(with_noise(recipe).aggregator, rounds - 1))
     if recipe.teachers.nearest and type(mechanism).rdp_ahead_one_count is Aggregator.rdp_ahead_one_count:
         yield f'aggregator: {mechanism!r} states no cost for partial votes, which teachers.model = "nearest" casts'
+    fewest = min(recipe.queries.counts)
+    if recipe.teachers.nearest and recipe.teachers.votes_per_record > fewest:
+        yield f"teachers.votes_per_record: at most the {fewest} queries of a round, got {recipe.teachers.votes_per_record}"
+    if rounds == 1 and type(mechanism).against is not Aggregator.against:
+        yield (
+            f"queries.rounds: {recipe.aggregator.name} compares the teachers with a student, which learns from a first round; "
+            "there must be at least 2"
+        )
+
+
+def _not_sanitised(recipe: Recipe) -> Iterator[str]:
+    """Why there can be no sanitised epsilon."""
+    if recipe.aggregator.remote:
+        yield "privacy.sanitise: a service publishes data-independent figures only; leave it out"
+    elif recipe.queries.rounds > 1:
+        yield "privacy.sanitise: of later rounds, chosen in view of answers, no data-dependent cost is a bound; leave it out"
+    elif recipe.aggregator.parameters.get("sigma") == AUTO:
+        yield f'privacy.sanitise: sigma = "{AUTO}" leaves nothing of the budget to pay for it; give sigma a number'
+    elif recipe.teachers.nearest:
+        yield "privacy.sanitise: the cost of partial votes does not depend on the votes, so there is nothing to sanitise"
+    else:
+        try:
+            check_covered(make_mechanism(recipe.aggregator), Electorate(recipe.teachers.count or 0, 2))
+        except ParameterError as error:
+            yield f"privacy.sanitise: {error}"
 
 
 def _check_teachers(table: TeachersTable) -> None:
@@ -150,15 +219,18 @@ def _check_teachers(table: TeachersTable) -> None:
 
 
 def _check_queries(table: QueriesTable) -> None:
-    if table.strategy == "uncertainty":
-        raise ParameterError("strategy: uncertainty needs a student, and a run asks in one round; take medoids")
-    if ":" in table.strategy:
-        load_reference(table.strategy)
-    elif table.strategy not in STRATEGIES:
+    if table.strategy in NEED_STUDENT:
         raise ParameterError(
-            f"strategy: {table.strategy!r} is no strategy{did_you_mean(table.strategy, STRATEGIES)} Known: "
-            f"{', '.join(STRATEGIES)}"
+            f"strategy: {table.strategy} needs a student, and there is none before the first round; take medoids, and "
+            f'later_strategy = "{table.strategy}" with rounds = 2'
         )
+    for key, strategy in (("strategy", table.strategy), ("later_strategy", table.later_strategy)):
+        if ":" in strategy:
+            load_reference(strategy)
+        elif strategy not in STRATEGIES:
+            raise ParameterError(
+                f"{key}: {strategy!r} is no strategy{did_you_mean(strategy, STRATEGIES)} Known: {', '.join(STRATEGIES)}"
+            )
 
 
 def _check_aggregator(table: AggregatorTable) -> None:
@@ -175,7 +247,11 @@ def _check_aggregator(table: AggregatorTable) -> None:
         if table.name not in _AUTOMATIC:
             raise ParameterError(f'sigma = "{AUTO}" is for {" and ".join(_AUTOMATIC)}; give a number')
         table = table.model_copy(update={"sigma": 1.0})
-    make_mechanism(table)
+    sigma = table.parameters.get("sigma")
+    if sigma == []:
+        raise ParameterError("sigma: a list has one value for each round; this one is empty")
+    for number in range(len(sigma) if isinstance(sigma, list) else 1):
+        make_mechanism(round_table(table, number))
 
 
 def _check_dpsgd(table: DpsgdTable) -> None:
@@ -183,8 +259,13 @@ def _check_dpsgd(table: DpsgdTable) -> None:
     training_settings(table)
 
 
+def _check_erm(table: ErmTable) -> None:
+    check_erm_model(table.model)
+    erm_settings(table)
+
+
 def _check_privacy(table: PrivacyTable) -> None:
-    Budget(table.epsilon, table.delta)
+    Budget(table.epsilon, table.delta, slack=table.slack)
     if table.ledger is not None and urlsplit(table.ledger).password is not None:
         raise ParameterError(
             "ledger: a recipe is published with its run, so it must hold no password. Let PostgreSQL find it in ~/.pgpass or "
@@ -200,6 +281,7 @@ _CHECKS: dict[type, Callable[[Any], object]] = {
     AggregatorTable: _check_aggregator,
     PrivacyTable: _check_privacy,
     DpsgdTable: _check_dpsgd,
+    ErmTable: _check_erm,
     StudentTable: lambda table: make_student(table, 0),
 }
 

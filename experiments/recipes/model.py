@@ -72,11 +72,25 @@ class TeachersTable(Part):
 
 
 class QueriesTable(Closed):
-    """count: public records to ask about. features: as for the teachers: by what records are compared."""
+    """count: public records to ask about. features: as for the teachers: by what records are compared.
+
+    rounds: how often is asked; each later round asks ``later_count`` records (``count`` unless given), chosen by
+    ``later_strategy`` from the public records and a student of the rounds before. ask_again: also records that were asked
+    before: other noise on the same votes.
+    """
 
     count: Count
     strategy: str = "medoids"
     features: bool | FeaturesTable = True
+    rounds: Count = 1
+    later_count: Count | None = None
+    later_strategy: str = "uncertainty"
+    ask_again: bool = False
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many records each round asks about."""
+        return (self.count, *(self.later_count or self.count for _ in range(self.rounds - 1)))
 
 
 class AggregatorTable(Part):
@@ -93,11 +107,16 @@ class AggregatorTable(Part):
 
 
 class PrivacyTable(Closed):
-    """epsilon, delta: the budget of all that is ever asked of these data. ledger: its place in release mode, a file or URL."""
+    """epsilon, delta: the budget of all that is ever asked of these data. ledger: its place in release mode, a file or URL.
+    slack: the share of delta set aside for aggregators whose cost may fail to hold, such as stable-max.
+    sanitise: also pay for an epsilon that depends on the votes and may be published (docs/sanitised-epsilon.md).
+    """
 
     epsilon: Annotated[float, Field(gt=0)]
     delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
+    slack: Annotated[float, Field(ge=0, lt=1)] = 0.0
     ledger: str | None = None
+    sanitise: bool = False
 
 
 class StudentTable(Part):
@@ -116,6 +135,15 @@ class EvaluationTable(Closed):
 class DpsgdTable(Part):
     """The baseline: model: a name of ``pate.experiments.baselines.dpsgd``, or "package.module:factory"; how it is trained
     beside it. features: as for the teachers.
+    """
+
+    model: str = "logistic"
+    features: bool | FeaturesTable = True
+
+
+class ErmTable(Part):
+    """Private empirical risk minimisation, a baseline: model: "logistic" or "huber-svm"; how it is learned beside it.
+    features: as for the teachers.
     """
 
     model: str = "logistic"
@@ -181,7 +209,22 @@ class DpsgdRecipe(RunRecipe):
         return self._chosen(self.dpsgd.features)
 
 
-NOT_FOR = {Recipe: {"dpsgd"}, DpsgdRecipe: {"teachers", "queries", "aggregator", "student"}}
+class ErmRecipe(RunRecipe):
+    """One run of private empirical risk minimisation on the same data, from data to report."""
+
+    erm: ErmTable
+
+    @property
+    def run_name(self) -> str:
+        return f"{super().run_name}-erm"
+
+    @property
+    def features_before_training(self) -> FeaturesTable | None:
+        return self._chosen(self.erm.features)
+
+
+_OF_PATE = {"teachers", "queries", "aggregator", "student"}
+NOT_FOR = {Recipe: {"dpsgd", "erm"}, DpsgdRecipe: {*_OF_PATE, "erm"}, ErmRecipe: {*_OF_PATE, "dpsgd"}}
 """One file may hold the tables of both kinds of runs; each reads its own."""
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from pate.errors import DataError, RecipeError
 from pate.experiments.recipes.checking import recipe_problems, table_problems
-from pate.experiments.recipes.model import NOT_FOR, DpsgdRecipe, Recipe, RunRecipe
+from pate.experiments.recipes.model import NOT_FOR, DpsgdRecipe, ErmRecipe, Recipe, RunRecipe
 from pate.references import did_you_mean
 
 BUILT_IN = Path(__file__).parent
@@ -36,6 +36,17 @@ def read_dpsgd_recipe(place: str | Path | Mapping[str, Any], changes: Mapping[st
             "dpsgd.model=logistic --set dpsgd.lot_size=1024 --set dpsgd.epochs=20."
         )
     return check_recipe(tables, subject, DpsgdRecipe)
+
+
+def read_erm_recipe(place: str | Path | Mapping[str, Any], changes: Mapping[str, Any] | None = None) -> ErmRecipe:
+    """As :func:`read_recipe`, for private empirical risk minimisation: the same data and budget with the table ``[erm]``."""
+    tables, subject = _changed(place, changes)
+    if "erm" not in tables:
+        raise RecipeError(
+            f"{subject}: it has no table [erm], which says how the baseline is learned. Add one, for example --set "
+            "erm.model=logistic --set erm.data_norm=4.0."
+        )
+    return check_recipe(tables, subject, ErmRecipe)
 
 
 def load_tables(place: str | Path | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -95,6 +106,8 @@ def change(tables: dict[str, Any], path: str, value: Any, subject: str) -> None:
 def check_recipe(tables: Mapping[str, Any], subject: str = ...) -> Recipe: ...
 @overload
 def check_recipe(tables: Mapping[str, Any], subject: str, kind: type[DpsgdRecipe]) -> DpsgdRecipe: ...
+@overload
+def check_recipe(tables: Mapping[str, Any], subject: str, kind: type[ErmRecipe]) -> ErmRecipe: ...
 def check_recipe(tables: Mapping[str, Any], subject: str = "The recipe", kind: type[RunRecipe] = Recipe) -> RunRecipe:
     """The recipe in ``tables``; or a RecipeError that lists all problems at once."""
     own = {name: value for name, value in tables.items() if name not in NOT_FOR[kind]}

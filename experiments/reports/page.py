@@ -42,6 +42,7 @@ def render(result: Result, recipe: str, ledger: Sequence[Mapping[str, Any]], plo
         result=result,
         privacy=result.privacy,
         training=result.privacy.training,
+        erm=result.privacy.erm,
         data=result.data,
         test=result.evaluation,
         factor=_figure(math.exp(min(result.privacy.data_independent, 700))),

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Okabe and Ito's colours, which people who confuse colours tell apart.
-BLUE, ORANGE, GREEN, RED, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#8a8a8a"
+BLUE, ORANGE, GREEN, RED, GREY, PURPLE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#8a8a8a", "#CC79A7"
+SKY = "#56B4E9"
 _PRIVATE = "private: owner's copy only"
 _MOST_CLASSES = 20  # with numbers in the cells of a confusion matrix
 

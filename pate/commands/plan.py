@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pate.commands.options import AggregatorName, Delta, Json, Settings, print_json
+from pate.commands.options import AggregatorName, BudgetSlack, Delta, Json, Settings, print_json
 from pate.commands.settings import parse_settings
 
 
@@ -16,6 +16,7 @@ def plan(
     aggregator: AggregatorName = "gnmax",
     settings: Settings = [],  # noqa: B006  (typer reads the default)
     delta: Delta = 1e-5,
+    slack: BudgetSlack = 0.0,
     classes: Annotated[int, typer.Option("--classes", min=2, help="Number of classes.")] = 10,
     participation: Annotated[
         int | None, typer.Option("--participation", min=1, help="Partial votes: at most M votes per voter.")
@@ -30,7 +31,7 @@ def plan(
     from pate.ledger import Budget
     from pate.release import Electorate
 
-    budget = Budget(epsilon, delta)
+    budget = Budget(epsilon, delta, slack=slack)
     rows = compute(aggregator, parse_settings(settings), budget, Electorate(teachers, classes, participation))
     if json:
         facts = {"epsilon": epsilon, "delta": delta, "teachers": teachers, "classes": classes, "participation": participation}

@@ -58,7 +58,9 @@ def queries(
     ],
     strategy: Annotated[
         str,
-        typer.Option("--strategy", help="medoids, random, k-centre, robust-k-centre, uncertainty, or package.module:function."),
+        typer.Option(
+            "--strategy", help="medoids, random, k-centre, robust-k-centre, uncertainty, boundary, or package.module:function."
+        ),
     ] = "medoids",
     features: Annotated[
         str | None,
@@ -72,7 +74,7 @@ def queries(
         typer.Option("--asked", help="Queries or releases of earlier rounds, not to be asked again; repeatable."),
     ] = [],  # noqa: B006
     learner: Annotated[
-        Path | None, typer.Option("--student", help="The student of the last round, for --strategy uncertainty.")
+        Path | None, typer.Option("--student", help="The student of the last round, for --strategy uncertainty or boundary.")
     ] = None,
     allow: Allow = [],  # noqa: B006
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the choice.")] = 0,

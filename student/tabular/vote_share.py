@@ -88,7 +88,7 @@ class VoteShare(Student):
 
 def _likelihood(release: Release, channel: Channel | None) -> LogLikelihood:
     if channel is None:
-        return partial(plain_log_likelihood, labels=release.labels)
+        return partial(plain_log_likelihood, labels=release.lessons)
     return partial(channel.log_likelihood, labels=release.labels, histogram=release.histogram)
 
 

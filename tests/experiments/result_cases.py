@@ -8,6 +8,7 @@ from pate.experiments.results import (
     Consensus,
     Curve,
     DataFacts,
+    ErmFacts,
     Evaluation,
     LabelNoise,
     PrivacyFacts,
@@ -148,6 +149,29 @@ def baseline(**changes: Any) -> Result:
     return ten_classes(**({"privacy": facts, **nothing, **words} | changes))
 
 
+def linear(**changes: Any) -> Result:
+    """Private ERM: neither votes nor steps; the regularisation chosen privately."""
+    erm = ErmFacts(
+        method="objective",
+        regularisation=0.001,
+        records=6512,
+        columns=8,
+        data_norm=2.25,
+        candidates=[0.001, 0.01],
+        choice_epsilon=0.497,
+        noise={"epsilon": 0.497, "noise_scale": 4.1, "added_regularisation": 0.0, "finishing_scale": 1e-4},
+        epsilon_direct=0.497,
+        epsilon_rdp=0.5,
+        pure=True,
+        charged="one record (or user) replaced",
+    )
+    nobody = dict.fromkeys(("data_dependent", "n_teachers", "asked", "answered", "private_published", "curve"))
+    facts = privacy(data_independent=0.497, erm=erm, published={}, **nobody)
+    nothing = dict.fromkeys(("label_noise", "consensus", "upper_bounds"))
+    words = {"kind": "erm", "title": "adult-erm", "student": "logistic, objective perturbation"}
+    return two_classes(**({"privacy": facts, "teachers": "one model on all records", **nothing, **words} | changes))
+
+
 def own_data(**changes: Any) -> Result:
     """A release on data of the user's own, tested on private records."""
     data = ten_classes().data.model_copy(update={"name": "ward", "unit": "user", "benchmark": False})
@@ -180,4 +204,5 @@ CASES = {
     "unverified": unverified,
     "no test records": no_test_records,
     "a baseline": baseline,
+    "a linear model": linear,
 }

@@ -183,10 +183,15 @@ def test_diabetes_is_divided_by_patient(tmp_path: Path, monkeypatch: pytest.Monk
 def test_diagnoses_and_unknowns_of_diabetes(tmp_path: Path) -> None:
     known = _zipped(tmp_path, [_stay(1, "NO"), _stay(2, ">30", diag_1="428", discharge_disposition_id="11", race="Asian")])
     table = diabetes.read(known.checked(tmp_path), 2)
-    x = diabetes.encoded(table)
+    x = diabetes.full(table)
     changed = np.flatnonzero(x[0] != x[1])
     assert len(changed) == 5, "one race more; home to dead; diabetes to circulatory"
     assert diabetes.labels(table).tolist() == [0, 0]
+    compared = diabetes.small(table)
+    assert compared.shape == (2, 11)
+    assert np.flatnonzero(compared[0] != compared[1]).tolist() == [8], "dead"
+    with pytest.raises(ParameterError, match="diabetes encoding must be one of small, full, got 'large'"):
+        diabetes.Diabetes(encoding="large")
     write(tmp_path, "no.zip", b"PK no")
     with pytest.raises(ParameterError, match=r"must be a zip archive with dataset_diabetes/diabetic_data\.csv"):
         diabetes.read(tmp_path / "no.zip", 2)

@@ -17,7 +17,7 @@ import pate
 from pate.cli import app
 from pate.errors import BudgetExceeded, RecipeError
 from pate.execution import Serial
-from pate.experiments.baselines.dpsgd import launch as launching
+from pate.experiments.baselines import running
 from pate.experiments.baselines.dpsgd.launch import launch_dpsgd
 from pate.experiments.pipeline.launch import Finished, launch
 from pate.experiments.recipes.model import DpsgdRecipe
@@ -36,7 +36,7 @@ TRAINING = {"model": "logistic", "lot_size": 60, "steps": 12, "learning_rate": 2
 def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     monkeypatch.setenv("PATE_HOME", str(tmp_path / "home"))
     if "reports" not in request.fixturenames:
-        monkeypatch.setattr(launching, "write_all", lambda result, folder: None)
+        monkeypatch.setattr(running, "write_all", lambda result, folder: None)
 
 
 @pytest.fixture

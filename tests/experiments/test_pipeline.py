@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import json
 import linecache
-import multiprocessing
-import os
 import shutil
-import signal
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from killed_runs import charges_in, go, killed
 from pipeline_cases import tiny
 
 from pate.errors import BudgetExceeded, DataError, RecipeError
 from pate.execution import Serial
 from pate.experiments.pipeline import launch as launching
-from pate.experiments.pipeline.launch import Finished, launch, run
+from pate.experiments.pipeline.launch import Finished, run
 from pate.experiments.recipes.reading import check_recipe
 from pate.experiments.release_files import read_release
 from pate.experiments.results import Result
-from pate.ledger import Ledger, faultpoints
+from pate.ledger import Ledger
 from pate.student import Student
 
 for package in ("sklearn", "matplotlib", "jinja2"):
@@ -40,10 +36,6 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
 @pytest.fixture
 def reports() -> None:
     """For tests that look at plots and pages."""
-
-
-def go(out: Path, tables: dict[str, Any], **options: Any) -> Finished:
-    return launch(check_recipe(tables), out=out, executor=Serial(), show="none", **options)
 
 
 def charges(out: Finished | Path, tmp_path: Path) -> list[str]:
@@ -194,50 +186,11 @@ def test_warnings_name_what_promises_little(tmp_path: Path) -> None:
 # Killed at every point ------------------------------------------------------------------------------------------------------
 
 
-def _until_death(out: Path, tables: dict[str, Any], die_at: int) -> None:
-    """In a child: run, and be killed at the ``die_at``-th thing that is said, written or committed."""
-    seen = 0
-
-    def event(*_: Any) -> None:
-        nonlocal seen
-        seen += 1
-        if seen == die_at:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def before(call: Callable[..., Any]) -> Callable[..., Any]:
-        def called(*args: Any, **named: Any) -> Any:
-            event()
-            return call(*args, **named)
-
-        return called
-
-    from pate.experiments import array_files
-    from pate.experiments.pipeline import answering, folder, store, telling
-
-    for module in (array_files, answering, folder, store, launching):
-        for name in ("write_text", "write_private_arrays"):
-            if hasattr(module, name):
-                setattr(module, name, before(getattr(module, name)))
-    launching.write_all = event  # type: ignore[assignment]
-    telling.Teller.say = before(telling.Teller.say)  # type: ignore[method-assign]
-    faultpoints.reached = event
-    go(out, tables)
-
-
-def _killed(out: Path, tables: dict[str, Any], die_at: int) -> bool:
-    """Whether the child was killed; False: it came to the end."""
-    child = multiprocessing.get_context("fork").Process(target=_until_death, args=(out, tables, die_at))
-    child.start()
-    child.join(60)
-    assert child.exitcode in (0, -signal.SIGKILL)
-    return child.exitcode != 0
-
-
 def test_a_simulation_killed_anywhere_goes_on_to_the_same_result(tmp_path: Path) -> None:
     """The next run begins where the killed one was; the ledger has one charge, and all that counts is equal."""
     whole = go(tmp_path / "whole", tiny()).result
     deaths = 0
-    while _killed(tmp_path / "killed", tiny(), 3 * deaths + 1):  # each time farther on from where the last one was stopped
+    while killed(tmp_path / "killed", tiny(), 3 * deaths + 1):  # each time farther on from where the last one was stopped
         deaths += 1
     assert deaths >= 6
     found = go(tmp_path / "killed", tiny())
@@ -263,7 +216,7 @@ def test_a_release_killed_anywhere_is_never_unpaid(tmp_path: Path, monkeypatch: 
             if not stage.name.startswith("answers"):
                 (out / "stages").mkdir(exist_ok=True)
                 (out / "stages" / stage.name).symlink_to(stage)
-        died = _killed(out, tables, die_at)
+        died = killed(out, tables, die_at)
         found = go(out, tables)
         paid = charges_in(tmp_path / f"home{die_at}")
         stored = json.loads((found.folder / "release.json").read_text())
@@ -278,10 +231,3 @@ def test_a_release_killed_anywhere_is_never_unpaid(tmp_path: Path, monkeypatch: 
     else:
         pytest.fail("the run never came to its end")
     assert 1 <= twice <= 8, "only between the committing of the charge and the writing of the answers"
-
-
-def charges_in(home: Path) -> list[str]:
-    (fingerprint,) = Ledger.datasets(home / "ledger.db")
-    with Ledger.open(home / "ledger.db", fingerprint) as ledger:
-        ledger.verify()
-        return [str(entry.key) for entry in ledger.entries() if entry.kind == "reserve"]

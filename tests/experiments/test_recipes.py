@@ -17,7 +17,10 @@ from pate.experiments.recipes.reading import built_in_recipes, check_recipe, rea
 pytest.importorskip("sklearn", reason="scikit-learn is not installed (extra 'train')")
 pytest.importorskip("torch", reason="torch is not installed (extra 'train')")
 
-NAMES = ("adult", "cifar10", "diabetes", "digits", "fashion-mnist", "kddcup99", "mnist", "mnist-2018", "svhn")
+NAMES = (
+    *("adult", "adult-records", "adult-rounds", "cifar10", "diabetes", "diabetes-records", "digits", "fashion-mnist"),
+    *("kddcup99", "mnist", "mnist-2018", "mnist-records", "svhn"),
+)
 
 
 def test_the_built_in_recipes_are_those_promised() -> None:

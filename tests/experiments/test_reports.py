@@ -81,7 +81,7 @@ def test_a_report_says_what_a_data_protection_officer_asks(tmp_path: Path) -> No
     told = words(written(own_data(), tmp_path) / OWNER)
     for each in (
         *("A release: noise from the operating system", "Owner's copy", "one user", "e ε = 6.686", "δ = 1e-05"),
-        *("Neighbouring data: one record (or user) replaced", "the owner of the data", "not available yet"),
+        *("Neighbouring data: one record (or user) replaced", "the owner of the data", "not drawn"),
     ):
         assert each in told, each
     public = words(tmp_path / PUBLIC)

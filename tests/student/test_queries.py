@@ -21,7 +21,7 @@ from pate.student.base import Student
 from pate.student.diary import Diary
 from pate.student.queries import select_queries
 
-BUILT_IN = ("medoids", "random", "k-centre", "robust-k-centre", "uncertainty")
+BUILT_IN = ("medoids", "random", "k-centre", "robust-k-centre", "uncertainty", "boundary")
 
 
 class Fence(Student):
@@ -70,7 +70,7 @@ def test_rows_are_distinct_new_and_repeat_for_a_seed(strategy: str) -> None:
     assert not np.isin(rows, asked).any()
     assert (select_queries(x, 30, strategy, student=student, asked=asked[::-1], seed=5) == rows).all()
     assert (np.random.get_state()[1] == state).all()  # noqa: NPY002
-    if strategy != "k-centre":
+    if strategy not in ("k-centre", "boundary"):
         assert (select_queries(x, 30, strategy, student=student, asked=asked, seed=6) != rows).any()
 
 
@@ -147,6 +147,16 @@ def test_uncertainty_asks_near_the_border_and_not_the_same_place() -> None:
     assert distance.max() < 1.3, "of 2,000 the nearest 200 lie within about 1"
     assert (np.diff(distance) >= 0).all(), "the most uncertain first"
     assert np.histogram(x[rows, 1], bins=10, range=(-10, 10))[0].min() >= 1, "along the whole border"
+
+
+def test_boundary_asks_what_is_nearest_whatever_it_is_like() -> None:
+    x = np.random.default_rng(0).uniform(-10, 10, (2000, 2))
+    rows = select_queries(x, 20, "boundary", student=fence(x))
+    assert set(rows) == set(np.argsort(np.abs(x[:, 0]))[:20])
+    more = select_queries(x, 20, "boundary", student=fence(x), asked=rows)
+    assert set(more) == set(np.argsort(np.abs(x[:, 0]))[20:40])
+    with pytest.raises(StudentError, match="'uncertainty' or 'boundary' needs student="):
+        select_queries(x, 20, "boundary")
 
 
 @pytest.mark.parametrize("sure", [0.0, 1000.0])
