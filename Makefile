@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 READY := $(VENV)/.installed
 
 .DELETE_ON_ERROR:
-.PHONY: help run test test-slow fuzz lint types bench soak wheel clean
+.PHONY: help run test test-slow fuzz lint types bench soak audit wheel clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -38,6 +38,11 @@ bench: $(READY) ## The accountant against a per-query loop
 SECONDS ?= 600
 soak: $(READY) ## The service under load: fails if its memory grows or an answer is lost. Shorter: make soak SECONDS=60
 	@$(PY) -m pate.experiments.bench.soak --seconds $(SECONDS)
+
+# In an environment of its own: the tool's dependencies are not ours. --strict: what could not be looked up is a failure.
+audit: $(READY) ## The pinned dependencies against published advisories (asks the package index)
+	@test -x $(VENV)-audit/bin/pip-audit || { $(PY) -m venv $(VENV)-audit && $(VENV)-audit/bin/pip install --quiet pip-audit; }
+	@$(VENV)-audit/bin/pip-audit --strict --no-deps --disable-pip --progress-spinner off -r constraints.txt
 
 wheel: $(READY) ## Wheel (built from the sdist) and sdist, in dist/
 	@rm -rf build dist pate.egg-info

@@ -10,12 +10,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pate.aggregators import Aggregator, Confident, ConfidentGNMax, GNMax, LNMax, NoisyHistogram, ask
+    from pate.aggregators import (
+        Aggregator,
+        Confident,
+        ConfidentGNMax,
+        GNMax,
+        InteractiveGNMax,
+        LNMax,
+        NoisyHistogram,
+        SparseVector,
+        StableMax,
+        ask,
+    )
     from pate.errors import BudgetExceeded, PateError, VotesError
     from pate.execution import OnRay, Serial
     from pate.experiments.accounting import account
     from pate.experiments.baselines.dpsgd.launch import run_dpsgd
     from pate.experiments.baselines.dpsgd.training.trainer import DPSGD
+    from pate.experiments.baselines.erm.estimators import PrivateHuberSVM, PrivateLogisticRegression
+    from pate.experiments.baselines.erm.launch import run_erm
     from pate.experiments.pipeline.launch import run
     from pate.experiments.results import Result
     from pate.ledger import Budget, Ledger
@@ -41,6 +54,7 @@ __all__ = [
     "Electorate",
     "Ensemble",
     "GNMax",
+    "InteractiveGNMax",
     "LNMax",
     "Ledger",
     "NoisyHistogram",
@@ -49,12 +63,16 @@ __all__ = [
     "Partition",
     "PateError",
     "PrivateData",
+    "PrivateHuberSVM",
+    "PrivateLogisticRegression",
     "PublicData",
     "RdpCurve",
     "Release",
     "Result",
     "Serial",
     "SimulatedNoise",
+    "SparseVector",
+    "StableMax",
     "StoredData",
     "StoredPartition",
     "Student",
@@ -66,6 +84,7 @@ __all__ = [
     "nearest_votes",
     "run",
     "run_dpsgd",
+    "run_erm",
     "select_queries",
 ]
 
@@ -81,6 +100,7 @@ _HOME = {
     "Electorate": "pate.release",
     "Ensemble": "pate.teachers",
     "GNMax": "pate.aggregators",
+    "InteractiveGNMax": "pate.aggregators",
     "LNMax": "pate.aggregators",
     "Ledger": "pate.ledger",
     "NoisyHistogram": "pate.aggregators",
@@ -89,12 +109,16 @@ _HOME = {
     "Partition": "pate.teachers",
     "PateError": "pate.errors",
     "PrivateData": "pate.teachers",
+    "PrivateHuberSVM": "pate.experiments.baselines.erm.estimators",
+    "PrivateLogisticRegression": "pate.experiments.baselines.erm.estimators",
     "PublicData": "pate.public",
     "RdpCurve": "pate.privacy.curve",
     "Release": "pate.release",
     "Result": "pate.experiments.results",
     "Serial": "pate.execution",
     "SimulatedNoise": "pate.noise",
+    "SparseVector": "pate.aggregators",
+    "StableMax": "pate.aggregators",
     "StoredData": "pate.teachers",
     "StoredPartition": "pate.teachers",
     "Student": "pate.student",
@@ -105,6 +129,7 @@ _HOME = {
     "nearest_votes": "pate.teachers",
     "run": "pate.experiments.pipeline.launch",
     "run_dpsgd": "pate.experiments.baselines.dpsgd.launch",
+    "run_erm": "pate.experiments.baselines.erm.launch",
     "select_queries": "pate.student",
 }
 

@@ -11,17 +11,20 @@ import typer
 
 from pate.commands.account import account, tables
 from pate.commands.ask import ask
+from pate.commands.audit import app as audit
 from pate.commands.bench import app as bench
 from pate.commands.check import check
 from pate.commands.compare import compare
 from pate.commands.data import app as data
 from pate.commands.dpsgd import app as dpsgd
+from pate.commands.erm import erm
 from pate.commands.jobs import app as jobs
 from pate.commands.ledger import app as ledger
 from pate.commands.plan import plan
 from pate.commands.query import query
 from pate.commands.recipes import app as recipes
 from pate.commands.report import report
+from pate.commands.reproduce import reproduce
 from pate.commands.run import run
 from pate.commands.serve import app as token
 from pate.commands.serve import serve
@@ -55,6 +58,8 @@ app.command()(sweep)
 app.command()(compare)
 app.command()(report)
 app.command()(submit)
+app.command()(reproduce)
+app.command()(erm)
 app.command()(account)
 app.command()(tables)
 app.command()(plan)
@@ -62,6 +67,7 @@ app.command()(check)
 app.command()(ask)
 app.command()(serve)
 app.command()(query)
+app.add_typer(audit, name="audit", help="Lower bounds on epsilon from outside, beside the claims.")
 app.add_typer(data, name="data", help="The built-in data sets: list, fetch, verify.")
 app.add_typer(jobs, name="jobs", help="Runs that were sent to a Ray cluster: list, follow, stop, bring back.")
 app.add_typer(recipes, name="recipes", help="What a run is made of: built-in recipes, and your own.")

@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pate.commands.options import AggregatorName, BudgetDelta, BudgetEpsilon, Json, LedgerPlace, Settings, Unit, print_json
+from pate.commands.options import (
+    AggregatorName,
+    BudgetDelta,
+    BudgetEpsilon,
+    BudgetSlack,
+    Json,
+    LedgerPlace,
+    Scores,
+    Settings,
+    Unit,
+    print_json,
+)
 from pate.commands.settings import parse_settings
 from pate.commands.trouble import in_words
 
@@ -21,8 +32,10 @@ def ask(
     ledger: LedgerPlace,
     out: Annotated[Path, typer.Option("--out", help="A new file for the answers (public), for `pate student train`.")],
     settings: Settings = [],  # noqa: B006  (typer reads the default)
+    scores: Scores = None,
     budget_epsilon: BudgetEpsilon = None,
     delta: BudgetDelta = None,
+    slack: BudgetSlack = 0.0,
     queries: Annotated[
         Path | None, typer.Option("--queries", help="The file of `pate student queries`: its rows go into the answers' file.")
     ] = None,
@@ -50,13 +63,14 @@ def ask(
     from pate.aggregators import make_aggregator
     from pate.experiments.array_files import check_place_for
     from pate.experiments.asking import AnswersNotWritten, ask_into, open_ledger
+    from pate.experiments.score_files import told_of_student
     from pate.experiments.student_jobs import read_rows
     from pate.experiments.vote_files import read_votes
     from pate.noise import noise_for
 
-    mechanism = make_aggregator(aggregator, parse_settings(settings))
+    mechanism = told_of_student(make_aggregator(aggregator, parse_settings(settings)), scores)
     noise = noise_for("release") if simulate is None else noise_for("simulation", simulate)
-    budget = _budget(budget_epsilon, delta)
+    budget = _budget(budget_epsilon, delta, slack)
     with in_words(lambda: "`pate ledger show` tells what was charged; no answers were written."):
         check_place_for(out)
         file = read_votes(votes, teachers=teachers, participation=participation)
@@ -90,12 +104,14 @@ def ask(
     )
 
 
-def _budget(epsilon: float | None, delta: float | None) -> Budget | None:
+def _budget(epsilon: float | None, delta: float | None, slack: float) -> Budget | None:
     from pate.errors import ParameterError
     from pate.ledger import Budget
 
     if epsilon is None:
         if delta is not None:
             raise ParameterError("--delta belongs to --budget-epsilon: give both, or none for a ledger that has its budget.")
+        if slack:
+            raise ParameterError("--slack belongs to --budget-epsilon: a ledger that has its budget has its slack.")
         return None
-    return Budget(epsilon, 1e-5 if delta is None else delta)
+    return Budget(epsilon, 1e-5 if delta is None else delta, slack=slack)

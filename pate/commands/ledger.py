@@ -172,12 +172,13 @@ def _where(place: str) -> str:
 
 def _budget(ledger: Ledger) -> dict[str, float]:
     budget = ledger.budget
-    return {"epsilon": budget.epsilon, "delta": budget.delta, "order": budget.order, "cap": budget.cap}
+    figures = {"epsilon": budget.epsilon, "delta": budget.delta, "order": budget.order, "cap": budget.cap}
+    return {**figures, "slack": budget.slack} if budget.slack else figures
 
 
 def _summary(ledger: Ledger) -> dict[str, Any]:
     spent, remaining, checked = ledger.spent(), ledger.remaining(), ledger.verify()
-    return {
+    summary: dict[str, Any] = {
         "fingerprint": ledger.fingerprint,
         "unit": ledger.unit,
         "neighbours": ledger.neighbours,
@@ -188,6 +189,13 @@ def _summary(ledger: Ledger) -> dict[str, Any]:
         "pending": checked.pending,
         "head": checked.head,
     }
+    from pate.experiments.sanitised_release import recorded
+
+    if told := [each.to_json() for each in recorded(ledger)]:
+        summary["sanitised"] = told
+    if ledger.budget.slack:
+        summary["spent"]["slack"], summary["remaining"]["slack"] = ledger.spent_curve().slack, remaining.slack
+    return summary
 
 
 def _document(ledger: Ledger) -> dict[str, Any]:
@@ -198,7 +206,7 @@ def _document(ledger: Ledger) -> dict[str, Any]:
     return {"fingerprint": ledger.fingerprint, "budget": _budget(ledger), "rows": rows}
 
 
-_COLUMNS = ("dataset", "sequence", "kind", "at", "order", "rdp", "settles", "key", "memo", "hash")
+_COLUMNS = ("dataset", "sequence", "kind", "at", "order", "rdp", "settles", "key", "memo", "hash", "slack")
 
 
 def _csv_lines(ledger: Ledger) -> list[tuple[object, ...]]:
@@ -215,6 +223,7 @@ def _csv_lines(ledger: Ledger) -> list[tuple[object, ...]]:
             entry.key,
             json.dumps(entry.memo, sort_keys=True),
             entry.hash,
+            "" if entry.cost is None else entry.cost.slack,
         )
         for entry in ledger.entries()
     ]
@@ -232,9 +241,12 @@ def _print_table(summaries: list[dict[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from pate.experiments.sanitising import Sanitised
+
     table = Table(caption="spent: epsilon if all costs were fixed in advance; otherwise the claim is the budget")
     table.add_column("data set", overflow="fold")
-    for title in ("unit", "budget ε", "δ", "spent ε", "left", "entries", "open"):
+    slack = any("slack" in summary["budget"] for summary in summaries)
+    for title in ("unit", "budget ε", "δ", "spent ε", "left", "entries", "open", *(("slack left",) if slack else ())):
         table.add_column(title, justify="left" if title == "unit" else "right")
     for summary in summaries:
         table.add_row(
@@ -246,5 +258,10 @@ def _print_table(summaries: list[dict[str, Any]]) -> None:
             f"{summary['remaining']['fraction']:.1%}",
             str(summary["entries"]),
             str(summary["pending"]),
+            *((f"{summary['remaining'].get('slack', 0.0):.3g}",) if slack else ()),
         )
-    Console().print(table)
+    console = Console()
+    console.print(table)
+    for summary in summaries:
+        for told in summary.get("sanitised", ()):
+            console.print(f"{summary['fingerprint']}: {Sanitised.of(told)}", highlight=False, markup=False)

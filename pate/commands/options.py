@@ -9,10 +9,14 @@ from typing import Annotated, Any
 import typer
 
 AggregatorName = Annotated[
-    str, typer.Option("--aggregator", "-a", help="gnmax, lnmax, confident-gnmax, noisy-histogram, or package.module:Class.")
+    str, typer.Option("--aggregator", "-a", help="gnmax, lnmax, confident-gnmax, stable-max, …, or package.module:Class.")
 ]
 Settings = Annotated[
     list[str], typer.Option("--set", "-s", metavar="KEY=VALUE", help="A parameter of the aggregator; repeatable.")
+]
+Scores = Annotated[
+    Path | None,
+    typer.Option("--scores", help="Of interactive-gnmax: the student's predictions, by `pate student predict --proba`."),
 ]
 Delta = Annotated[float, typer.Option("--delta", help="The delta of (epsilon, delta).")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
@@ -26,6 +30,12 @@ BudgetEpsilon = Annotated[
 ]
 BudgetDelta = Annotated[
     float | None, typer.Option("--delta", help="Of the budget, beside --budget-epsilon; 1e-5 unless given.")
+]
+BudgetSlack = Annotated[
+    float,
+    typer.Option(
+        "--slack", help="Share of the budget's delta set aside for mechanisms whose cost may fail to hold, such as stable-max."
+    ),
 ]
 Unit = Annotated[
     str | None, typer.Option("--unit", help="Unit of privacy, where the votes do not state it; record unless given.")

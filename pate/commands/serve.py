@@ -13,6 +13,7 @@ from pate.commands.options import (
     AggregatorName,
     BudgetDelta,
     BudgetEpsilon,
+    BudgetSlack,
     Json,
     LedgerPlace,
     Settings,
@@ -43,6 +44,7 @@ def serve(
     settings: Settings = [],  # noqa: B006  (typer reads the default)
     budget_epsilon: BudgetEpsilon = None,
     delta: BudgetDelta = None,
+    slack: BudgetSlack = 0.0,
     shape: Annotated[str | None, typer.Option("--shape", help="With --run: shape of one record, such as 28,28.")] = None,
     fingerprint: Annotated[
         str | None, typer.Option("--fingerprint", help="Of the private data, where the votes do not state it.")
@@ -103,6 +105,7 @@ def serve(
         shape=parse_shape(shape),
         budget_epsilon=budget_epsilon,
         delta=delta,
+        slack=slack,
         allow_unverified=allow_unverified,
     )
     with in_words(lambda: "What was answered is in the ledger: the same command goes on from there."):

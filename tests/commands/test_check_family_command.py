@@ -99,7 +99,10 @@ def test_an_aggregator_is_still_one(pate: Pate) -> None:
     [
         (("ridg",), "did you mean 'ridge'?"),
         (("gnmaxx", "-s", "sigma=3"), "did you mean 'gnmax'?"),
-        (("nothing",), "Known aggregators: confident-gnmax, gnmax, lnmax, noisy-histogram; teachers: boosting, cnn"),
+        (
+            ("nothing",),
+            "interactive-gnmax, lnmax, noisy-histogram, sparse-vector, stable-max; teachers: boosting, cnn",
+        ),
         (("no_such_module:Class",), "No module named 'no_such_module'"),
         (("os:getcwd",), "must be a subclass of"),
         (("ridge", "-s", "penalti=1"), "did you mean 'penalty'?"),

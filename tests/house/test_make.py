@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-TARGETS = ("run", "test", "test-slow", "lint", "types", "bench", "soak", "wheel", "clean")
+TARGETS = ("run", "test", "test-slow", "lint", "types", "bench", "soak", "audit", "wheel", "clean")
 
 
 def make(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
