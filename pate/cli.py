@@ -28,6 +28,8 @@ from pate.commands.reproduce import reproduce
 from pate.commands.run import run
 from pate.commands.serve import app as token
 from pate.commands.serve import serve
+from pate.commands.signing import check as check_statement
+from pate.commands.signing import key, sign
 from pate.commands.student import app as student
 from pate.commands.submit import submit
 from pate.commands.sweep import sweep
@@ -67,6 +69,9 @@ app.command()(check)
 app.command()(ask)
 app.command()(serve)
 app.command()(query)
+ledger.command("key")(key)
+ledger.command("sign")(sign)
+ledger.command("check")(check_statement)
 app.add_typer(audit, name="audit", help="Lower bounds on epsilon from outside, beside the claims.")
 app.add_typer(data, name="data", help="The built-in data sets: list, fetch, verify.")
 app.add_typer(jobs, name="jobs", help="Runs that were sent to a Ray cluster: list, follow, stop, bring back.")
@@ -74,7 +79,7 @@ app.add_typer(recipes, name="recipes", help="What a run is made of: built-in rec
 app.add_typer(teachers, name="teachers", help="Train teachers on disjoint private parts, and let them vote.")
 app.add_typer(student, name="student", help="Choose what to ask, learn from the answers, predict.")
 app.add_typer(dpsgd, name="dpsgd", help="DP-SGD, the baseline: train it as a recipe says, or see what it costs.")
-app.add_typer(ledger, name="ledger", help="Show, verify, export, back up or restore a durable privacy ledger.")
+app.add_typer(ledger, name="ledger", help="Show, verify, export, back up, restore or sign for a durable privacy ledger.")
 app.add_typer(token, name="token", help="Who may ask the service: add, list, renew, remove.")
 app.add_typer(bench, name="bench", help="Speed, measured as ratios in one run.")
 

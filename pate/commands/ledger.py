@@ -35,9 +35,9 @@ Dataset = Annotated[str | None, typer.Option("--dataset", help="Only the data se
 def show(place: Place, dataset: Dataset = None, as_json: Json = False) -> None:
     """What was spent and what is left, for every data set in the ledger."""
     summaries = []
-    for fingerprint in _fingerprints(place, dataset):
-        with _open(place, fingerprint) as ledger:
-            summaries.append(_summary(ledger))
+    for fingerprint in fingerprints(place, dataset):
+        with opened(place, fingerprint) as ledger:
+            summaries.append(summary_of(ledger))
     if as_json:
         print_json({"ledger": _where(place), "datasets": summaries})
     elif summaries:
@@ -62,8 +62,8 @@ def verify(
 
             rebuild(Path(place))
         reports = []
-        for fingerprint in _fingerprints(place, None):
-            with _open(place, fingerprint) as ledger:
+        for fingerprint in fingerprints(place, None):
+            with opened(place, fingerprint) as ledger:
                 reports.append(ledger.verify())
     except LedgerError as error:
         if as_json:
@@ -88,8 +88,8 @@ def export(
     if as_json and as_csv:
         raise typer.BadParameter("choose one of --json and --csv")
     documents, lines = [], []
-    for fingerprint in _fingerprints(place, dataset):
-        with _open(place, fingerprint) as ledger:
+    for fingerprint in fingerprints(place, dataset):
+        with opened(place, fingerprint) as ledger:
             if as_csv:
                 lines.extend(_csv_lines(ledger))
             else:
@@ -141,21 +141,23 @@ def _check_answers(path: Path) -> None:
     """Every answer of a service in a copy must be the one that the chain vouches for."""
     from pate.aggregators.service.book import AnswerBook
 
-    for fingerprint in _fingerprints(str(path), None):
-        with _open(str(path), fingerprint) as ledger:
+    for fingerprint in fingerprints(str(path), None):
+        with opened(str(path), fingerprint) as ledger:
             if any(entry.memo.get("service") for entry in ledger.entries()):
                 AnswerBook(ledger).verify()
 
 
 @contextmanager
-def _open(place: str, fingerprint: str) -> Iterator[Ledger]:
+def opened(place: str, fingerprint: str) -> Iterator[Ledger]:
+    """One that exists."""
     from pate.ledger import Ledger
 
     with Ledger.open(place, fingerprint) as ledger:
         yield ledger
 
 
-def _fingerprints(place: str, dataset: str | None) -> list[str]:
+def fingerprints(place: str, dataset: str | None) -> list[str]:
+    """Of the data sets in a ledger, or the one that was asked for."""
     from pate.ledger import Ledger
 
     return Ledger.datasets(place) if dataset is None else [dataset]
@@ -176,7 +178,8 @@ def _budget(ledger: Ledger) -> dict[str, float]:
     return {**figures, "slack": budget.slack} if budget.slack else figures
 
 
-def _summary(ledger: Ledger) -> dict[str, Any]:
+def summary_of(ledger: Ledger) -> dict[str, Any]:
+    """All that may be said of a ledger in public, after reading it anew."""
     spent, remaining, checked = ledger.spent(), ledger.remaining(), ledger.verify()
     summary: dict[str, Any] = {
         "fingerprint": ledger.fingerprint,
