@@ -17,7 +17,8 @@ from pate.aggregators.service.limits import RateLimiter
 from pate.aggregators.service.metrics import MEDIA_TYPE as METRICS_TYPE
 from pate.aggregators.service.metrics import Metrics
 from pate.aggregators.service.problems import Problem, problem_of, rate_limited
-from pate.aggregators.service.tokens import Client, Tokens
+from pate.aggregators.service.token_file import Known
+from pate.aggregators.service.tokens import Client
 from pate.errors import LedgerError, ParameterError
 from pate.extras import require
 from pate.release import ABSTAIN
@@ -64,7 +65,7 @@ class HttpSettings:
             raise ParameterError(f"rate must be above 0 requests per second, got {self.rate}.")
 
 
-def create_app(front: Front, tokens: Tokens, settings: HttpSettings | None = None) -> FastAPI:
+def create_app(front: Front, tokens: Known, settings: HttpSettings | None = None) -> FastAPI:
     """The web application before ``front``. It keeps no state of its own but rates and counts: restart it as you like."""
     settings = settings or HttpSettings()
     metrics = Metrics()
@@ -91,7 +92,7 @@ def create_app(front: Front, tokens: Tokens, settings: HttpSettings | None = Non
 class _Gate:
     """Authentication, then the rate. A missing, malformed or unknown token is one and the same to the client."""
 
-    def __init__(self, tokens: Tokens, settings: HttpSettings) -> None:
+    def __init__(self, tokens: Known, settings: HttpSettings) -> None:
         self._tokens = tokens
         self._settings = settings
         self._limiter = RateLimiter()

@@ -95,6 +95,10 @@ class Service:
         self._worker = threading.Thread(target=self._work, name="pate-service", daemon=True)
         self._worker.start()
 
+    def set_quotas(self, quotas: Mapping[str, int]) -> None:
+        """From now on these; what was paid for before counts in them."""
+        self.quotas = dict(quotas)
+
     # Asking -----------------------------------------------------------------------------------------------------------------
 
     def submit(self, client: str, key: str, queries: Sequence[Any]) -> Future[list[int]]:

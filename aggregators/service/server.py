@@ -14,7 +14,7 @@ from pathlib import Path
 from pate.aggregators.service.app import HttpSettings, create_app
 from pate.aggregators.service.front import Front
 from pate.aggregators.service.logs import LEVELS, log, log_to_standard_error
-from pate.aggregators.service.tokens import Tokens
+from pate.aggregators.service.token_file import Known
 from pate.errors import ExecutionError, ParameterError
 from pate.extras import require
 
@@ -72,7 +72,7 @@ class Listening:
         return f"{'http' if self.tls_cert is None else 'https'}://{host}:{listener.getsockname()[1]}"
 
 
-def run_server(front: Front, tokens: Tokens, settings: HttpSettings, listening: Listening, listener: socket.socket) -> None:
+def run_server(front: Front, tokens: Known, settings: HttpSettings, listening: Listening, listener: socket.socket) -> None:
     """Serve until SIGTERM or SIGINT; then take nothing new, answer what is due, and return."""
     log_to_standard_error(listening.log_level)
     config = uvicorn.Config(

@@ -88,6 +88,7 @@ def serve(
     from pate.aggregators.service.app import HttpSettings
     from pate.aggregators.service.front import LocalFront
     from pate.aggregators.service.server import Listening, run_server
+    from pate.aggregators.service.token_file import TokenFile
     from pate.experiments.serving import ServeOptions, open_service
 
     if (address is not None or replicas != 1) and not ray:
@@ -123,10 +124,12 @@ def serve(
                 address,
             )
             return
-        with open_service(options.with_quotas(clients.quotas)) as service, listening.open() as place:
+        with open_service(options) as service, listening.open() as place:
             # Tokens are made once all else is well: they are shown only once.
-            clients = clients if clients.clients or tokens else first_tokens(ledger)
-            run_server(LocalFront(service), clients, http, listening, place)
+            if not clients.clients and tokens is None:
+                first_tokens(ledger)
+            known = TokenFile(tokens or _beside(ledger), lambda changed: service.set_quotas(changed.quotas))
+            run_server(LocalFront(service), known, http, listening, place)
 
 
 def known_tokens(path: Path | None, ledger: str) -> Tokens:
@@ -173,7 +176,7 @@ def add(
         float | None, typer.Option("--rate", min=0.001, help="Its requests per second; as `pate serve` says.")
     ] = None,
 ) -> None:
-    """Make a token and print it, once. A service that runs takes it up when it is started again.
+    """Make a token and print it, once. A service that runs takes it up within a second (with --ray, at its next start).
 
     Example: pate token add ann --tokens tokens.json --quota 500
     """
@@ -205,7 +208,7 @@ def list_(tokens: TokensFile, json: Json = False) -> None:
 
 @app.command()
 def renew(client: ClientName, tokens: TokensFile) -> None:
-    """A new token in place of the old one, with the same role and limits. Start the service again to take it up."""
+    """A new token in place of the old one, with the same role and limits. A service that runs takes it up by itself."""
     from pate.aggregators.service.tokens import renew_client
 
     typer.echo(renew_client(tokens, client))
@@ -213,8 +216,8 @@ def renew(client: ClientName, tokens: TokensFile) -> None:
 
 @app.command()
 def remove(client: ClientName, tokens: TokensFile) -> None:
-    """Take a client's token away. A service that runs goes on to take it until it is started again."""
+    """Take a client's token away. A service that runs refuses it within a second (with --ray, from its next start on)."""
     from pate.aggregators.service.tokens import remove_client
 
     remove_client(tokens, client)
-    typer.echo(f"{client} has no token any more. Start the service again to take it up.")
+    typer.echo(f"{client} has no token any more. A service with --ray must be started again to hear of it.")

@@ -1,8 +1,8 @@
 """A signed statement: what a ledger says was spent, of which budget, and where its chain of rows ends. May be shown to anybody.
 
 Signed with Ed25519 (RFC 8032), over the canonical JSON of the statement (keys in order, no spaces, ASCII). Whoever holds the
-public key can tell that the owner said so; and a ledger that lacks the rows of a statement, put back together with its head file
-to before it, is found out.
+public key can tell that the owner said so; and a ledger that was put back to before a statement, with its head file, is found
+out.
 """
 
 from __future__ import annotations
@@ -34,18 +34,16 @@ def make_keys(private: Path) -> Path:
     """A new key in ``private``, mode 0600 and without a password, and the public one beside it, whose path is returned."""
     public = private.with_name(f"{private.name}.pub")
     key = Ed25519PrivateKey.generate()
-    secret = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    shown = key.public_key().public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
+    secret = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    shown = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     for path, content, mode in ((private, secret, 0o600), (public, shown, 0o644)):
         try:
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
                 file.write(content)
         except FileExistsError:
-            raise LedgerError(f"Key {path}: there is such a file, and no key is ever overwritten. Choose another name.") from None
+            raise LedgerError(
+                f"Key {path}: there is such a file, and no key is ever overwritten. Choose another name."
+            ) from None
         except OSError as error:
             raise LedgerError(f"Key {path}: the file cannot be written ({error.strerror}). Choose another place.") from None
     return public
@@ -56,7 +54,8 @@ def sign(datasets: Sequence[Mapping[str, Any]], private: Path) -> dict[str, Any]
     mode = _read(private)[1]
     if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise LedgerError(
-            f"Key {private}: only its owner may read or write it, its mode is {stat.S_IMODE(mode):04o}. Run: chmod 600 {private}"
+            f"Key {private}: only its owner may read or write the file, its mode is {stat.S_IMODE(mode):04o}. "
+            f"Run: chmod 600 {private}"
         )
     key = _loaded(private, "private")
     statement = {"format": FORMAT, "at": datetime.now(UTC).isoformat(timespec="seconds"), "datasets": list(datasets)}
@@ -91,8 +90,8 @@ def check_holds(ledger: Ledger, entry: Mapping[str, Any]) -> None:
     if row is None or row.hash != entry["head"]:
         raise LedgerError(
             f"{ledger!r} is not the one of the statement, or was put back to before it: row {stated} is "
-            f"{'missing' if row is None else 'another one'}. What was spent since then is forgotten in it; find the true one, or "
-            "a later backup, before anybody asks again."
+            f"{'missing' if row is None else 'another one'}. What was spent since then is forgotten in it; find the true "
+            "one, or a later backup, before anybody asks again."
         )
 
 

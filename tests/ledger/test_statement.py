@@ -115,6 +115,6 @@ def test_what_is_no_key_is_refused(signed: Path) -> None:
             check(signed, key=name)
     with pytest.raises(LedgerError, match="cannot be read"):
         check(signed, key="none")
+    (signed / "owner.key.pub").chmod(0o600)
     with pytest.raises(LedgerError, match="must be a private Ed25519 key"):
-        (signed / "owner.key.pub").chmod(0o600)
         run("sign", signed / "ledger.db", "--key", signed / "owner.key.pub", "--out", signed / "more.json")

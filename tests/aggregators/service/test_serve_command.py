@@ -144,6 +144,12 @@ def test_tokens_and_their_limits_from_the_command_line(tmp_path: Path, words: li
         assert service.ask(token, "a", [1]).status_code == 401
         assert service.ask(renewed, "a", [1, 2]).status_code == 200
         assert service.ask(renewed, "b", [3]).json()["type"] == "urn:pate:problem:quota-exhausted"
+        # Without a restart: another client, with a quota of its own, and none for whoever is removed.
+        carl = run(tmp_path, "token", "add", "carl", "--tokens", "tokens.json", "--quota", 1).stdout.strip()
+        wait_for(lambda: service.ask(carl, "c", [3]).status_code == 200, "carl to be known", 10)
+        assert service.ask(carl, "d", [4]).json()["type"] == "urn:pate:problem:quota-exhausted"
+        assert run(tmp_path, "token", "remove", "ann", "--tokens", "tokens.json").returncode == 0
+        wait_for(lambda: service.ask(renewed, "a", [1, 2]).status_code == 401, "ann to be refused", 10)
         assert service.end() == 0
 
 

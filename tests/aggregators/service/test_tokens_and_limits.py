@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pate.aggregators.service.limits import RateLimiter
+from pate.aggregators.service.token_file import TokenFile
 from pate.aggregators.service.tokens import Client, Tokens, add_client, new_token, remove_client, renew_client, token_hash
 from pate.errors import ParameterError
 
@@ -129,6 +130,50 @@ def test_two_who_add_at_once_lose_nobody(tmp_path: Path) -> None:
     ]
     assert [each.wait(60) for each in both] == [0, 0]
     assert len(Tokens.read(path).clients) == 20
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The clock of token files, to be moved on by hand."""
+    time = [100.0]
+    monkeypatch.setattr("pate.aggregators.service.token_file.time.monotonic", lambda: time[0])
+    return time
+
+
+def test_a_changed_file_is_taken_up(tmp_path: Path, now: list[float]) -> None:
+    path = tmp_path / "tokens.json"
+    ann = add_client(path, "ann", "analyst", quota=3)
+    heard: list[dict[str, int]] = []
+    known = TokenFile(path, lambda tokens: heard.append(tokens.quotas))
+    assert known.find(ann) is not None
+    bob = add_client(path, "bob", "analyst", quota=5)
+    remove_client(path, "ann")
+    assert known.find(bob) is None  # not looked at with every request
+    now[0] += 1
+    assert known.find(ann) is None
+    assert known.find(bob) == Client("bob", "analyst", token_hash(bob), 5)
+    assert heard == [{"ann": 3}, {"bob": 5}]
+
+
+@pytest.mark.parametrize("how", ["gone", "damaged", "read by others"])
+def test_while_the_file_cannot_be_read_nobody_is_let_in(tmp_path: Path, now: list[float], how: str) -> None:
+    path = tmp_path / "tokens.json"
+    ann = add_client(path, "ann", "analyst")
+    content = path.read_bytes()
+    known = TokenFile(path, lambda _: None)
+    if how == "gone":
+        path.unlink()
+    elif how == "damaged":
+        path.write_bytes(content[:-5])
+    else:
+        path.chmod(0o644)
+    for _ in range(3):
+        now[0] += 1
+        assert known.find(ann) is None
+    path.write_bytes(content)
+    path.chmod(0o600)
+    now[0] += 1
+    assert known.find(ann) is not None
 
 
 def test_a_bucket_lets_a_burst_through_and_then_the_rate() -> None:
