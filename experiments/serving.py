@@ -23,7 +23,8 @@ class ServeOptions:
     """All that a service is made of. Plain values, so that it can be opened in another process.
 
     votes, run: one of them; a file of votes on a public pool, or a run directory of teachers who vote on what they are sent.
-    fingerprint, unit: of the private data, for a file of votes that does not state them. shape: of one record, for a run.
+    fingerprint, unit: of the private data, for a file of votes that does not state them. shape: of one record, for a run that
+        does not state it.
     quotas: questions that each client may have paid for.
     """
 
@@ -96,14 +97,20 @@ def _teachers(options: ServeOptions, executor: Executor | None) -> VoteSource:
     from pate.teachers import Ensemble
 
     ensemble = Ensemble.open(options.run or "")
-    if options.shape is None:
+    shape = options.shape or ensemble.record_shape
+    if shape is None:
         raise ParameterError(
-            "A run does not say what its teachers learned from: give the shape of one record with --shape, such as 28,28."
+            "This run does not say what its teachers learned from: give the shape of one record with --shape, such as 28,28."
+        )
+    if shape != (ensemble.record_shape or shape):
+        raise ParameterError(
+            f"The teachers of this run learned from records of shape {ensemble.record_shape}, but --shape {shape} was given. "
+            "Leave it out."
         )
     electorate = Electorate(ensemble.n_teachers, ensemble.n_classes)
     return Live(
         lambda records: ensemble.vote(records, executor=executor),
-        options.shape,
+        shape,
         electorate,
         ensemble.fingerprint,
         ensemble.unit,

@@ -124,7 +124,8 @@ class Ensemble:
             )
         records = [record for record in found if record is not None]
         check_failures(failures(records), len(found), facts["max_failures"])
-        return cls(settings, records, facts)
+        shape = run.read_partition().get("record_shape")
+        return cls(settings, records, facts | {"record_shape": shape})
 
     def vote(self, queries: ArrayLike | PublicData, *, executor: Executor | None = None) -> Votes:
         """Every teacher votes once on each query. Only histograms leave the workers, summed on the way.
@@ -169,6 +170,12 @@ class Ensemble:
     def unit(self) -> str:
         """ "record" or "user"."""
         return str(self._run["unit"])
+
+    @property
+    def record_shape(self) -> tuple[int, ...] | None:
+        """Of one record before ``features``; None where parts of one's own do not say it."""
+        found = self._run["record_shape"]
+        return None if found is None else tuple(found)
 
     @property
     def records(self) -> tuple[TeacherRecord, ...]:

@@ -206,6 +206,7 @@ class Partition:
             "n_teachers": self.n_teachers,
             "n_records": len(self._data),
             "n_units": len(self._data.unit_ids),
+            "record_shape": list(self._data.x.shape[1:]),
             **({} if self._method.silos is None else {"silos": dict(self._method.silos)}),
             "teachers": [dict(part) for part in self._parts],
         }

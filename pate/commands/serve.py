@@ -45,7 +45,10 @@ def serve(
     budget_epsilon: BudgetEpsilon = None,
     delta: BudgetDelta = None,
     slack: BudgetSlack = 0.0,
-    shape: Annotated[str | None, typer.Option("--shape", help="With --run: shape of one record, such as 28,28.")] = None,
+    shape: Annotated[
+        str | None,
+        typer.Option("--shape", help="With --run: shape of one record, such as 28,28, where the run does not state it."),
+    ] = None,
     fingerprint: Annotated[
         str | None, typer.Option("--fingerprint", help="Of the private data, where the votes do not state it.")
     ] = None,

@@ -52,8 +52,8 @@ def plan_split(files: Sequence[StoredFile], columns: Columns, n_teachers: int, s
 
 def split_by_hash(
     plan: HashPlan, files: Sequence[StoredFile], executor: Executor, n_classes: int | None, allow_empty: bool
-) -> tuple[tuple[StoredPart, ...], UnitSum]:
-    """Every teacher's part, and the sum over all units.
+) -> tuple[tuple[StoredPart, ...], UnitSum, Sequence[int]]:
+    """Every teacher's part, the sum over all units, and the shape of a record.
 
     Data that cannot be split leave no file behind. A pass that was stopped does, to go on from there.
     """
@@ -68,7 +68,7 @@ def split_by_hash(
     except PartitionError:
         remove_split(plan.directory)
         raise
-    return tuple(_parts(plan, facts)), units
+    return tuple(_parts(plan, facts)), units, facts.shards[0].shape
 
 
 def remove_split(directory: str) -> None:

@@ -109,6 +109,7 @@ class StoredPartition:
         stored: StoredData,
         parts: Sequence[StoredPart],
         units: UnitSum,
+        record_shape: Sequence[int],
         method: Mapping[str, Any],
         executor: Executor,
         work: str | None,
@@ -117,6 +118,7 @@ class StoredPartition:
         self._stored = stored
         self._parts = tuple(parts)
         self._units = units
+        self._record_shape = tuple(record_shape)
         self._method = dict(method)
         self._executor = executor
         self._work = work
@@ -148,10 +150,10 @@ class StoredPartition:
         files = stored.shards()
         work = as_url(fspath(work_dir))
         plan = plan_split(files, stored.columns, int(n_teachers), salt, work)
-        parts, units = split_by_hash(plan, files, executor, n_classes, allow_empty)
+        parts, units, shape = split_by_hash(plan, files, executor, n_classes, allow_empty)
         place = neighbours(stored.unit, "Its place is a keyed hash of its id.")
         method = {"method": "hash", "salt": salt, "neighbours": place}
-        return cls(stored, parts, units, method, executor, plan.directory)
+        return cls(stored, parts, units, shape, method, executor, plan.directory)
 
     @classmethod
     def by_silo(
@@ -201,7 +203,7 @@ class StoredPartition:
             "neighbours": neighbours(stored.unit, place),
             "silos": {silo: [number] for number, silo in enumerate(silos)},
         }
-        return cls(stored, parts, units, method, executor, None)
+        return cls(stored, parts, units, found[0].layout[1], method, executor, None)
 
     @property
     def n_teachers(self) -> int:
@@ -249,6 +251,7 @@ class StoredPartition:
             "n_teachers": self.n_teachers,
             "n_records": int(self.sizes.sum()),
             "n_units": self._units.count,
+            "record_shape": list(self._record_shape),
             "teachers": [{"records": part.records, "units": part.units, "content": part.content_hash} for part in self._parts],
         }
 

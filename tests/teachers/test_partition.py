@@ -354,6 +354,7 @@ def test_the_manifest_says_what_was_split_and_how(ward: PrivateData) -> None:
         "n_teachers": 4,
         "n_records": 60,
         "n_units": 60,
+        "record_shape": list(ward.x.shape[1:]),
     }
     assert "one record" in neighbours
     assert "another id is two changes" in neighbours

@@ -238,8 +238,16 @@ def test_teachers_of_a_run_are_asked_live(tmp_path: Path) -> None:
     parts = Partition.by_hash(PrivateData(x, y, np.arange(200), name="ward"), 20, salt="s")
     ensemble = Ensemble.train(parts, "ridge", tmp_path / "run", n_classes=2, show="none")
     given: dict[str, Any] = {"run": str(tmp_path / "run"), "settings": {"sigma": 1}, "budget_epsilon": 100.0}
-    with pytest.raises(ParameterError, match="--shape"):
+    with pytest.raises(ParameterError, match="learned from records of shape \\(3,\\), but --shape"):
+        open_service(ServeOptions("gnmax", str(tmp_path / "ledger.db"), shape=(1, 3), **given))
+    manifest = tmp_path / "run" / "partition.json"
+    stated = manifest.read_text()
+    manifest.write_text(json.dumps({**json.loads(stated), "record_shape": None}))  # as of parts of one's own
+    with pytest.raises(ParameterError, match="give the shape of one record with --shape"):
         open_service(ServeOptions("gnmax", str(tmp_path / "ledger.db"), **given))
     with open_service(ServeOptions("gnmax", str(tmp_path / "ledger.db"), shape=(3,), **given)) as service:
+        assert service.ask("ann", "before", [[0.0, 0.0, 0.0]]) == [0]
+    manifest.write_text(stated)
+    with open_service(ServeOptions("gnmax", str(tmp_path / "ledger.db"), **given)) as service:
         assert service.ask("ann", "a", [[0.0, 0.0, 0.0], [6.0, 6.0, 6.0]]) == [0, 1]
         assert service.ledger.fingerprint == ensemble.fingerprint
