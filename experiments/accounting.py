@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from pate.experiments.sanitising import Sanitised
 
 NEIGHBOURS = "one record (or user) replaced: one teacher changes, one vote moves on every query"
+VOTERS_NEIGHBOURS = "one record (or user) replaced: at most as many votes move as one may cast in the batch"
+VOTERS_DECLARED = "one record (or user) replaced, added or removed: at most as many votes change as one may cast in the batch"
+"""Of partial votes, where releases tell the number of voters; and where a declared number stands in its place."""
+
 CONVERSION = "improved (Canonne, Kamath, Steinke 2020)"
 
 _CHUNK = 8192
@@ -106,7 +110,7 @@ class Account:
             "classic_conversion": {key: value.epsilon for key, value in classic.items()},
             "expected": {"answered": answered, "abstained": None if answered is None else len(self.votes) - answered},
             **({"slack": slacks} if slacks else {}),
-            "neighbours": NEIGHBOURS,
+            "neighbours": NEIGHBOURS if self.votes.participation is None else VOTERS_NEIGHBOURS,
             "conversion": CONVERSION,
         }
 

@@ -247,8 +247,6 @@ class Result(_Facts):
         """Without everything that depends on votes or private records other than through the mechanism."""
         told: dict[str, Any] = {"copy_for": "public", "consensus": None, "upper_bounds": None, "stages": []}
         privacy = self.privacy.model_copy(update={"data_dependent": None, "private_published": None})
-        if privacy.participation is not None and not self.data.benchmark:  # every record is a voter
-            privacy = privacy.model_copy(update={"n_teachers": None})
         if privacy.curve is not None:
             curve = privacy.curve.model_copy(update={"dependent": None})
             privacy = privacy.model_copy(update={"curve": curve})

@@ -17,7 +17,7 @@ import numpy as np
 from pate import __version__
 from pate.aggregators import Aggregator, curve_ahead
 from pate.arrays import IntArray
-from pate.experiments.accounting import CONVERSION, NEIGHBOURS, Account
+from pate.experiments.accounting import CONVERSION, NEIGHBOURS, VOTERS_DECLARED, VOTERS_NEIGHBOURS, Account
 from pate.experiments.datasets import Split
 from pate.experiments.evaluation import consensus
 from pate.experiments.pipeline.answering import Desk
@@ -102,9 +102,12 @@ def summarise(
     recipe, split, release = facts.recipe, facts.split, facts.release
     report = account_rounds([(each.votes, each.mechanism) for each in facts.rounds], recipe.privacy.delta)
     privacy = _privacy(report, desk, release, _rounds(facts))
+    if recipe.teachers.nearest:
+        told = VOTERS_NEIGHBOURS if recipe.teachers.voters is None else VOTERS_DECLARED
+        privacy = privacy.model_copy(update={"neighbours": told})
     if facts.sanitised is not None:
-        told = SanitisedFacts(**facts.sanitised.to_json())
-        privacy = privacy.model_copy(update={"sanitised": facts.sanitised.epsilon, "sanitising": told})
+        drawn = SanitisedFacts(**facts.sanitised.to_json())
+        privacy = privacy.model_copy(update={"sanitised": facts.sanitised.epsilon, "sanitising": drawn})
     return Result(
         kind="pate",
         title=recipe.title or split.name,

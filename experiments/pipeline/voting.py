@@ -77,7 +77,8 @@ class Material:
             return Electorate(recipe.teachers.count or 0, self.split.n_classes)
         teachers = recipe.teachers
         most = teachers.votes_per_record if self.split.private.unit == "record" else teachers.votes_per_user
-        return Electorate(len(self.split.private.unit_ids), self.split.n_classes, min(most or 1, recipe.queries.counts[number]))
+        voters = teachers.voters or len(self.split.private.unit_ids)
+        return Electorate(voters, self.split.n_classes, min(most or 1, recipe.queries.counts[number]))
 
 
 class Chosen(NamedTuple):
@@ -219,6 +220,7 @@ class Voting:
                     n_classes=split.n_classes,
                     votes_per_record=table.votes_per_record,
                     votes_per_user=table.votes_per_user,
+                    voters=table.voters,
                     features=self.features("teachers"),
                     executor=self._executor,
                 )

@@ -29,7 +29,7 @@ name = "standardise"
 
 [teachers]
 model = "logistic"          # see `pate teachers models`; "nearest" lets every record vote and trains nothing
-count = 250
+count = 250                 # with "nearest": voters = 100_000 in its place, the most records there can be
 
 [queries]
 count = 200                 # public records to ask about

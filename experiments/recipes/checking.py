@@ -103,7 +103,7 @@ def with_noise(recipe: Recipe) -> Recipe:
     if recipe.aggregator.remote or recipe.aggregator.parameters.get("sigma") != AUTO:
         return recipe
     participation = recipe.teachers.votes_per_user or recipe.teachers.votes_per_record if recipe.teachers.nearest else None
-    voters = Electorate(recipe.teachers.count or _ANY_VOTERS, 2, participation)
+    voters = Electorate(recipe.teachers.count or recipe.teachers.voters or _ANY_VOTERS, 2, participation)
     budget = Budget(recipe.privacy.epsilon, recipe.privacy.delta, slack=recipe.privacy.slack)
     counts = recipe.queries.counts
     least = {each: least_sigma(recipe.aggregator.name, each, budget, voters, shares=len(counts)) for each in set(counts)}
@@ -155,6 +155,12 @@ def _misfits(recipe: RunRecipe) -> Iterator[str]:
         yield (
             "erm.records: missing; the noise is published with the run, and it would tell the number of records exactly. "
             "Declare it, as a round number near the true one"
+        )
+    told = isinstance(recipe, Recipe) and recipe.teachers.nearest and recipe.teachers.voters is None
+    if told and not make_source(recipe.data).benchmark:
+        yield (
+            "teachers.voters: missing; the number of voters is published with the answers, and where single records vote it "
+            "would tell the number of records exactly, without noise. Declare the most there can be, as a round number"
         )
     if not isinstance(recipe, Recipe):
         if recipe.evaluation.upper_bounds:
@@ -211,8 +217,8 @@ def _check_teachers(table: TeachersTable) -> None:
             unknown = next(iter(table.parameters))
             raise ParameterError(f"{unknown}: unknown key{did_you_mean(unknown, TeachersTable.model_fields)}")
         return
-    if table.votes_per_user is not None or table.votes_per_record != 1:
-        raise ParameterError('votes_per_record and votes_per_user belong to model = "nearest"')
+    if table.votes_per_user is not None or table.votes_per_record != 1 or table.voters is not None:
+        raise ParameterError('votes_per_record, votes_per_user and voters belong to model = "nearest"')
     make_family(table)
     if table.count is None:
         raise ParameterError("count: missing; how many teachers there are")

@@ -50,7 +50,8 @@ class FeaturesTable(Part):
 class TeachersTable(Part):
     """model: a teacher family, or "nearest": single records vote on their nearest queries, nothing is trained.
 
-    count: teachers; not for "nearest". salt: of the keyed hash that places a record; public, and part of the run.
+    count: teachers; not for "nearest". voters: for "nearest", declared: how many records (or users) there are at most; public.
+    salt: of the keyed hash that places a record; public, and part of the run.
     features: false: the records themselves; true: those of [features]; a table: features of its own.
     """
 
@@ -65,6 +66,7 @@ class TeachersTable(Part):
     allow_empty: bool = False
     votes_per_record: Count = 1
     votes_per_user: Count | None = None
+    voters: Count | None = None
 
     @property
     def nearest(self) -> bool:

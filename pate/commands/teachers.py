@@ -151,6 +151,12 @@ def nearest(
     votes_per_user: Annotated[
         int | None, typer.Option("--votes-per-user", min=1, help="With --group-by: most votes of a user.")
     ] = None,
+    voters: Annotated[
+        int | None,
+        typer.Option(
+            "--voters", min=1, help="Declared: the most records (or users) there can be. Without it releases tell their number."
+        ),
+    ] = None,
     name: options.Name = "data",
     id_column: options.Id = "id",
     label: options.Label = "label",
@@ -187,11 +193,16 @@ def nearest(
                 n_classes=classes,
                 votes_per_record=votes_per_record,
                 votes_per_user=votes_per_user,
+                voters=voters,
                 executor=executor,
                 features=before,
                 report=_say,
             )
         write_votes(out, votes, fingerprint=parts.fingerprint, unit=parts.unit)
+    if voters is None:
+        _say(
+            f"Releases of these votes will tell how many {parts.unit}s voted; --voters N declares a public number in its place"
+        )
     _show_votes(votes, out, parts.fingerprint, parts.unit, json)
 
 

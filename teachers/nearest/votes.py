@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pate.arrays import IntArray
-from pate.errors import ParameterError
+from pate.errors import ParameterError, VotesError
 from pate.execution import Executor, Serial, Task
 from pate.execution.base import Shared
 from pate.features import Features
@@ -45,6 +45,7 @@ def nearest_votes(
     n_classes: int,
     votes_per_record: int = 1,
     votes_per_user: int | None = None,
+    voters: int | None = None,
     executor: Executor | None = None,
     features: Features | None = None,
     metric: Metric = "euclidean",
@@ -58,14 +59,17 @@ def nearest_votes(
     votes_per_record: how many of its nearest queries a record votes on.
     votes_per_user: the most votes of a user, needed where data is grouped by user. A user votes once a query. Its first
         votes count: every record's nearest query before any record's second, records by a keyed hash of their ids.
+    voters: declared: how many records (or users) there are at most. The number of voters is a public fact of the votes, which
+        stands in every release, so without this it must be one: then neighbours differ in a record that is replaced. With it
+        they may also differ in one that is added or removed.
     executor: ``Serial()`` unless given; ``OnRay(...)`` for all cores or a cluster. The votes are the same.
     features: public features, computed by the workers. They must give a record the same bits whatever records stand beside
         it, as :class:`~pate.features.base.Features` promises; all else in the pass keeps this by construction.
     metric: "euclidean" or "cosine", of features rounded to float32. Of equally near queries the lowest number is taken.
     report: called with a line before and after the pass.
 
-    The result's ``n_teachers`` is the number of records (or users), its ``participation`` the most votes of one, which was
-    enforced, and counted, in the pass.
+    The result's ``n_teachers`` is ``voters``, or the number of records (or users) unless given, its ``participation`` the most
+    votes of one, which was enforced, and counted, in the pass.
 
     >>> ward = PrivateData([[0.1], [0.2], [0.9]], [0, 0, 1], ids=["ann", "bob", "cy"])
     >>> votes = nearest_votes(ward, [[0.0], [1.0]], n_classes=2)
@@ -78,6 +82,8 @@ def nearest_votes(
         data = data.data  # its parts do not matter here
     x = queries.x if isinstance(queries, PublicData) else numeric_records(queries, "queries")
     whole(n_classes, "n_classes", 2)
+    if voters is not None:
+        whole(voters, "voters, the declared number of records or users,", 1)
     most = _most_votes(data.unit, len(x), votes_per_record, votes_per_user)
     executor = executor or Serial()
     refuse_private_features(features, data, executor)
@@ -96,7 +102,12 @@ def nearest_votes(
     counts, n_voters = checked_counts(sums, (len(x), n_classes), most)
     if report is not None:
         report(f"{n_voters} {data.unit}s voted: counted, none on more than {most} queries")
-    return Votes(counts, n_voters, participation=most)
+    if voters is not None and n_voters > voters:
+        raise VotesError(
+            f"At most {voters} {data.unit}s were declared to vote, and there are more. Declare a larger number, without "
+            "looking for the least that will do."
+        )
+    return Votes(counts, n_voters if voters is None else voters, participation=most)
 
 
 def _most_votes(unit: str, n_queries: int, votes_per_record: int, votes_per_user: int | None) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import linecache
+import re
 import shutil
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from killed_runs import charges_in, go, killed
 from pipeline_cases import tiny
 
-from pate.errors import BudgetExceeded, DataError, RecipeError
+from pate.errors import BudgetExceeded, DataError, RecipeError, VotesError
 from pate.execution import Serial
 from pate.experiments.pipeline import launch as launching
 from pate.experiments.pipeline.launch import Finished, run
@@ -123,12 +124,27 @@ def test_noise_chosen_by_the_budget_spends_nearly_all_of_it(tmp_path: Path) -> N
 
 
 def test_single_records_vote(tmp_path: Path) -> None:
-    tables = tiny(teachers={"model": "nearest", "count": None})
+    tables = tiny("Ward", teachers={"model": "nearest", "count": None, "voters": 1_000}, privacy={"epsilon": 50.0})
     del tables["teachers"]["count"]
     done = go(tmp_path, tables)
     assert done.result.privacy.participation == 1
     assert done.result.privacy.curve is None
     assert done.result.teachers == "single records"
+    assert "added or removed" in done.result.privacy.neighbours
+
+
+def test_nobody_outside_learns_how_many_records_voted(tmp_path: Path) -> None:
+    """Their number, which is that of the records, stands in nothing that may be published."""
+    tables = tiny("Ward", teachers={"model": "nearest", "count": None, "voters": 1_000}, privacy={"epsilon": 50.0})
+    del tables["teachers"]["count"]
+    done = go(tmp_path, tables)
+    number = str(done.result.data.private_records)
+    assert done.result.privacy.n_teachers == 1_000
+    told = [json.loads((done.folder / "release.json").read_text())["electorate"], done.result.public().privacy.mechanism]
+    told += [each["memo"] for each in json.loads((done.folder / "ledger.json").read_text()) if "memo" in each]
+    assert not any(number in re.findall(r"\d+", json.dumps(each)) for each in told)
+    with pytest.raises(VotesError, match="declared to vote, and there are more"):
+        go(tmp_path / "few", {**tables, "teachers": {**tables["teachers"], "voters": 10}})
 
 
 def test_other_data_under_the_same_name_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
