@@ -111,6 +111,15 @@ def plot_history(history: Sequence[Mapping[str, Any]], title: str, path: Path) -
     save_figure(figure, path)
 
 
+def log_scale(axes: Any) -> None:
+    """The horizontal axis logarithmic, with the numbers that people read: 0.05, 0.1, 0.2, 0.5, 1."""
+    ticker: Any = require("matplotlib.ticker", "plot")
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.xaxis.set_major_formatter(ticker.StrMethodFormatter("{x:g}"))
+    axes.xaxis.set_minor_locator(ticker.NullLocator())
+
+
 def new_figure(width: float, height: float) -> Figure:
     """An empty picture, in inches; drawn without a screen."""
     require("matplotlib", "plot")

@@ -21,7 +21,7 @@ def test_the_code_runs(tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert lines[:4] == ["1.97", "0.3", "True", "False"]
     assert [line.rpartition(" ")[2] for line in lines[4:6]] == ["False", "False"]
-    assert lines[6:] == ["Pipeline True", "HalfTheNoise False"]
+    assert lines[6:] == ["Pipeline True", "TooLittleNoise False"]
 
 
 @pytest.mark.slow

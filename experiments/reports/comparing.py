@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pate.experiments.plots import new_figure, save_figure
+from pate.experiments.plots import log_scale, new_figure, save_figure
 from pate.experiments.reports.plots import BLUE, GREEN, GREY, ORANGE, RED
 from pate.experiments.results import Result
 
@@ -90,7 +90,7 @@ def plot_comparison(compared: Compared, path: Path) -> None:
         axes.plot([], [], "o", color=_COLOURS[place % len(_COLOURS)], label=f"{kind}, {data}")
     epsilons = [result.privacy.data_independent for _, result in compared.rows if result.privacy.data_independent > 0]
     if epsilons and max(epsilons) / min(epsilons) > _WIDE:
-        axes.set_xscale("log")
+        log_scale(axes)
     axes.set_xlabel("epsilon; filled: publishable" + ("; hollow: data-dependent, private" if private else ""))
     axes.set_ylabel("test accuracy, %")
     axes.grid(alpha=0.3)

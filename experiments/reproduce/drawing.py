@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
 
-from pate.experiments.plots import new_figure, save_figure
+from pate.experiments.plots import log_scale, new_figure, save_figure
 from pate.experiments.reports.plots import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY
 from pate.experiments.reproduce.running import Found, StudyResult
 from pate.experiments.reproduce.studies import DPSGD, ERM, PAPER, RECORDS, ROUNDS, TEACHERS, Study
@@ -62,7 +62,7 @@ def _against_epsilon(study: Study, result: StudyResult, path: Path) -> Path:
         )
     axes.plot([], [], "*", color="black", alpha=0.6, label="same, data-dependent exact (private)")
     axes.plot([], [], "x", color="black", alpha=0.6, label="same, bound of 2018 (private)")
-    axes.set_xscale("log")
+    log_scale(axes)
     axes.set_xlabel(f"epsilon at delta = {result.delta:g}; circles: publishable")
     axes.set_ylabel("test accuracy, %" if study.metric == "accuracy" else "area under the curve")
     axes.set_title(f"{study.title}: mean of {len(result.seeds)} seeds, bars from least to most", fontsize=10)
@@ -88,7 +88,7 @@ def _trade_off(cases: Sequence[Found], sweep: str, path: Path) -> Path:
         if all(value is not None for each in values for value in each):
             below.plot(x, [mean(each) for each in values], style, label=label)
     below.set_yscale("log")
-    below.set_xscale("log")
+    log_scale(below)
     below.set_ylabel("epsilon")
     below.set_xlabel(_AXES[sweep])
     below.legend(frameon=False, fontsize=8)

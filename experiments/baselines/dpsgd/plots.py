@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pate.experiments.baselines.dpsgd.accounting import Composition
-from pate.experiments.plots import new_figure, save_figure
+from pate.experiments.plots import log_scale, new_figure, save_figure
 from pate.experiments.reports.plots import BLUE, GREEN, GREY
 
 
@@ -20,7 +20,7 @@ def plot_composition(found: Composition, path: Path) -> None:
     if found.pld is not None:
         label = f"privacy-loss distribution (PLD): {found.pld[-1]:.3g}"
         axes.plot(found.steps, found.pld, color=GREEN, linewidth=2, label=label)
-    axes.set_xscale("log")
+    log_scale(axes)
     axes.set_yscale("log")
     axes.set_xlabel("steps")
     axes.set_ylabel(f"epsilon at delta = {found.delta:g}")

@@ -28,7 +28,7 @@ from pate.experiments.pipeline.launch import load_material
 from pate.experiments.pipeline.summary import environment
 from pate.experiments.pipeline.telling import Teller
 from pate.experiments.pipeline.voting import fitted_features
-from pate.experiments.plots import new_figure, save_figure
+from pate.experiments.plots import log_scale, new_figure, save_figure
 from pate.experiments.recipes.checking import erm_settings, mode_of
 from pate.experiments.recipes.model import ErmRecipe
 from pate.experiments.reports.plots import BLUE, GREEN, GREY, ORANGE, RED
@@ -217,7 +217,7 @@ def draw_curves(found: Curves, path: Path, beside: StudyResult | None = None) ->
         nearest = min(spots, key=lambda spot: abs(spot[0] - own))
         right.plot([everybody], [nearest[1]], marker, color=colour)
     for axes, what in ((left, f"epsilon; delta = {found.delta:g} but for pure DP"), (right, f"records; epsilon {own:g}")):
-        axes.set_xscale("log")
+        log_scale(axes)
         axes.set_xlabel(what)
         axes.grid(alpha=0.3)
     for axes, points in ((left, found.over_epsilon), (right, found.over_records)):

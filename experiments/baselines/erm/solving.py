@@ -43,8 +43,7 @@ class Task:
     """What is minimised, all of it public: sum of losses / records + regularisation/2 |w|^2 (+ noise . w / records).
 
     records: a declared number near that of persons. It is a constant of the task: with another one in the data nothing changes
-    but
-        how much the losses weigh, so the bounds hold whatever the data are.
+        but how much the losses weigh, so the bounds hold whatever the data are.
     columns: with that of the intercept. users: whether a person may have several records.
     """
 

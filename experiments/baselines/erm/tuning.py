@@ -73,8 +73,7 @@ class PrivateTuning(base.ClassifierMixin, base.BaseEstimator):  # type: ignore[m
         ledger: Ledger | None = None,
         key: str = "erm",
     ) -> Self:
-        """As that of the estimator. ids: [record], that of the person, which stays for good; the place in X unless given,
-        which
+        """As that of the estimator. ids: [record], that of the person, which stays for good; the place in X unless given, which
         covers replacement, and not that a record more or less moves all behind it."""
         x, labels = validation.validate_data(self, X, y, dtype=np.float64)
         model = base.clone(PrivateLogisticRegression() if self.estimator is None else self.estimator)
