@@ -14,15 +14,18 @@ help: ## Show this list
 run: $(READY) ## PATE end to end on scikit-learn's embedded digits; prints the result and where the report is
 	@$(VENV)/bin/pate run digits
 
-# Two processes, a file of tests in one of them: fixtures of a file (a cluster, a browser) are made once.
+# Two processes, a file of tests in one of them: fixtures of a file (a cluster, a browser) are made once. One thread in each
+# process: more of them fight for the cores, and the tests that train networks take three times as long.
+TESTS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(PY) -m pytest
+
 test: $(READY) ## The default tests and doctests, with coverage
-	@$(PY) -m pytest -m "not slow" -n 2 --dist loadfile --durations=10 --cov --cov-report=term
+	@$(TESTS) -m "not slow" -n 2 --dist loadfile --durations=10 --cov --cov-report=term
 
 test-slow: $(READY) ## The tests that take minutes
-	@$(PY) -m pytest -m slow --durations=10
+	@$(TESTS) -m slow --durations=10
 
 fuzz: $(READY) ## The property tests on new random examples
-	@$(PY) -m pytest -m "hypothesis and not slow" --hypothesis-profile=fuzz
+	@$(TESTS) -m "hypothesis and not slow" --hypothesis-profile=fuzz
 
 lint: $(READY) ## Style, formatting, and who may import whom
 	@$(PY) -m ruff check

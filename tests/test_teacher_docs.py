@@ -63,6 +63,7 @@ for script in ("train_ward.py", "silo_ward.py"):
 """
 
 
+@pytest.mark.slow
 def test_the_tutorial_of_a_cluster(tmp_path: Path) -> None:
     """On real Ray with two workers, on one node that has the resource of the one silo and the label of the other."""
     assert save_named(CLUSTER, tmp_path) == []

@@ -48,6 +48,7 @@ def test_a_run_goes_out_and_its_results_come_back(head: str, away: dict[str, str
     assert (status["status"], status["exit_code"]) == ("SUCCEEDED", 0)
 
 
+@pytest.mark.slow
 def test_a_job_outlives_its_submitter_and_can_be_stopped(head: str, away: dict[str, str], tmp_path: Path) -> None:
     words = ["submit", "digits", "--address", head, "--set", "aggregator.sigma=9.0", "--submission-id", "orphan"]
     with subprocess.Popen([sys.executable, "-m", "pate.cli", *words], env=away, stderr=subprocess.PIPE, text=True) as client:
@@ -95,6 +96,7 @@ def test_what_cannot_be_reached_or_found_is_one_line(head: str, away: dict[str, 
     assert "--address" in nowhere.stderr
 
 
+@pytest.mark.slow
 def test_the_manifest_of_kuberay_is_sound_and_its_entrypoint_runs(head: str, away: dict[str, str]) -> None:
     documents = list(yaml.safe_load_all((CLUSTER / "kuberay-rayjob.yaml").read_text()))
     (job,) = [each for each in documents if each["kind"] == "RayJob"]

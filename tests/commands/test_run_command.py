@@ -153,6 +153,7 @@ def test_a_sweep_prints_a_table_and_says_on_what_it_ran(pate: Pate, tmp_path: Pa
     assert "no data was touched" in free.json["cost"]
 
 
+@pytest.mark.slow
 def test_trials_run_as_ray_tasks_and_reach_the_same(pate: Pate, tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="ray is not installed (extra 'ray')")
     grid = ("sweep", "digits", "--grid", "aggregator.sigma=6,12", "--json")

@@ -42,6 +42,7 @@ def visible_gpus(_: None, shared: object) -> str:
     return os.environ["CUDA_VISIBLE_DEVICES"]
 
 
+@pytest.mark.slow
 def test_a_silo_is_trained_and_asked_where_its_data_lies(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     silos = np.repeat(["north", "south"], 60)

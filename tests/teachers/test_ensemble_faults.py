@@ -69,6 +69,7 @@ def test_a_raising_teacher_fails_alone(two_workers: OnRay, undisturbed: NDArray[
     np.testing.assert_array_equal(ensemble.predict(QUERIES)[others], undisturbed[others])
 
 
+@pytest.mark.slow
 def test_too_many_deaths_stop_the_run(two_workers: OnRay, tmp_path: Path) -> None:
     with pytest.raises(TeacherError, match=r"2 of 24 teachers failed.*Lost"):
         train(tmp_path, MeanTeachers(deadly=[9, 10]), executor=two_workers)
