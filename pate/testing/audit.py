@@ -273,11 +273,13 @@ def _of(floor: FloatArray, epsilon: float) -> FloatArray:
 
 
 def _cuts(scores: FloatArray) -> FloatArray:
-    values = np.unique(scores)[1:]  # at the smallest everything happens
+    """Halfway between neighbouring values: where few runs scout, a cut at the outermost one would miss many of its like."""
+    values = np.unique(scores)
     if values.size > _MOST_CUTS:
         values = values[np.unique(np.linspace(0, values.size - 1, _MOST_CUTS).astype(int))]
-    # Between two values, so that a score that is computed anew falls on the same side.
-    return values if not values.size else values - 1e-9 * np.maximum(1.0, np.abs(values))
+    below, above = values[:-1], values[1:]  # no cut below the smallest: there everything happens
+    # A score of minus infinity says "not a number": nothing lies halfway to it.
+    return np.where(np.isfinite(below), below / 2 + above / 2, above - 1e-9 * np.maximum(1.0, np.abs(above)))
 
 
 def best_epsilon(curve: RdpCurve, delta: float) -> Epsilon:
