@@ -94,9 +94,9 @@ def _pool(options: ServeOptions) -> VoteSource:
 
 
 def _teachers(options: ServeOptions, executor: Executor | None) -> VoteSource:
-    from pate.teachers import Ensemble
+    from pate.experiments.serving_teachers import AnsweringTeachers
 
-    ensemble = Ensemble.open(options.run or "")
+    ensemble = AnsweringTeachers.open(options.run or "")
     shape = options.shape or ensemble.record_shape
     if shape is None:
         raise ParameterError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import os
 import secrets
 import time
@@ -80,7 +81,7 @@ class _Base:
             parts = httpx.URL("")
         if parts.scheme not in ("http", "https") or not parts.host or parts.userinfo or parts.query or parts.fragment:
             raise ParameterError("A service's address must be http(s)://host[:port][/path], without a password or query.")
-        if parts.scheme == "http" and not (parts.host == "localhost" or parts.host.startswith("127.") or parts.host == "::1"):
+        if parts.scheme == "http" and not _is_here(parts.host):
             warnings.warn(f"The token and the answers travel to {parts.host} in the clear. Use https.", stacklevel=2)
         token = os.environ.get(TOKEN_VARIABLE, "") if token is None else token
         if not token or not token.isascii() or not token.isprintable() or " " in token:  # and never shown
@@ -255,6 +256,14 @@ def pause(tries: int, retry_after: str | None) -> float:
         float(retry_after) if retry_after and retry_after.isdecimal() else 0.0
     )  # a date, which ours never sends, is passed over
     return max(wait, min(asked, _MOST_PATIENCE))
+
+
+def _is_here(host: str) -> bool:
+    """Whether it is this machine; a name like 127.0.0.1.example.org is not."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def body_of(queries: ArrayLike) -> tuple[str, list[Any]]:

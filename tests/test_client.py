@@ -149,6 +149,8 @@ def test_what_is_wrong_with_an_address_or_token(monkeypatch: pytest.MonkeyPatch)
 def test_a_token_in_the_clear_is_warned_of() -> None:
     with pytest.warns(UserWarning, match=r"to ward\.example in the clear"):
         Client("http://ward.example", "t").close()
+    with pytest.warns(UserWarning, match="in the clear"):
+        Client("http://127.0.0.1.ward.example", "t").close()  # a name, not this machine
     for address in ("https://ward.example", "http://127.0.0.1:80", "http://[::1]:80", "http://localhost"):
         Client(address, "t").close()
 

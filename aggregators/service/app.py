@@ -11,7 +11,7 @@ from importlib import resources
 from typing import Annotated, TypeVar
 
 from pate.aggregators.service import contract
-from pate.aggregators.service.bodies import read_question
+from pate.aggregators.service.bodies import Room, read_question
 from pate.aggregators.service.front import Front
 from pate.aggregators.service.limits import RateLimiter
 from pate.aggregators.service.metrics import MEDIA_TYPE as METRICS_TYPE
@@ -44,7 +44,8 @@ class HttpSettings:
 
     max_bytes: of a body. max_batch: questions of a request. rate: requests per second of a client whose entry among the tokens
     states none; None for no limit. pad_seconds: see :class:`~pate.aggregators.service.guard.Guard`. open_metrics: /metrics
-    without a token. max_waiting: questions that are in hand at once. body_seconds: in which a body must have come.
+    without a token. max_waiting: requests with questions that are in hand at once; max_in_hand: bytes of their bodies, where
+    they are large. body_seconds: in which a body must have come.
     """
 
     max_bytes: int = 8 << 20
@@ -54,9 +55,10 @@ class HttpSettings:
     open_metrics: bool = False
     max_waiting: int = 1_000
     body_seconds: float = 30.0
+    max_in_hand: int = 64 << 20
 
     def __post_init__(self) -> None:
-        for name in ("max_bytes", "max_batch", "max_waiting"):
+        for name in ("max_bytes", "max_batch", "max_waiting", "max_in_hand"):
             if getattr(self, name) < 1:
                 raise ParameterError(f"{name} must be at least 1, got {getattr(self, name)}.")
         if not 0 <= self.pad_seconds <= 60:
@@ -97,6 +99,7 @@ class _Gate:
         self._settings = settings
         self._limiter = RateLimiter()
         self.waiting = 0
+        self.room = Room(max(settings.max_in_hand, settings.max_bytes))
         self.takes: str | None = None
 
     async def anybody(
@@ -131,8 +134,11 @@ def _add_asking(app: FastAPI, front: Front, gate: _Gate, settings: HttpSettings)
         try:
             if gate.takes is None:
                 gate.takes = str((await front.mechanism())["takes"])
-            asked = await read_question(request, gate.takes, settings.max_bytes, settings.max_batch, settings.body_seconds)
-            return await front.ask(state_of(request.scope).client or "", asked.key, asked.queries)
+            with gate.room.place() as place:
+                asked = await read_question(
+                    request, gate.takes, settings.max_bytes, settings.max_batch, settings.body_seconds, place
+                )
+                return await front.ask(state_of(request.scope).client or "", asked.key, asked.queries)
         finally:
             gate.waiting -= 1
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,19 +27,56 @@ class Question:
     queries: list[Any]
 
 
-async def read_question(request: Request, takes: str, most_bytes: int, most_questions: int, seconds: float) -> Question:
+class Room:
+    """For large bodies, of all clients together: until they are answered, numbers take far more memory than their text."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._left = most_bytes
+
+    @contextmanager
+    def place(self) -> Iterator[Place]:
+        place = Place(self)
+        try:
+            yield place
+        finally:
+            self._left += place.taken
+
+    def take(self, more: int) -> None:
+        if more > self._left:
+            raise Problem("unavailable")
+        self._left -= more
+
+
+class Place:
+    """The room that one body has. What is small needs none, so that it is never in the way of what is large, nor kept out."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self.taken = 0
+
+    def hold(self, size: int) -> None:
+        """Have room for so many bytes, or raise the problem that is told."""
+        more = size - _BIG - self.taken
+        if more > 0:
+            self._room.take(more)
+            self.taken += more
+
+
+async def read_question(
+    request: Request, takes: str, most_bytes: int, most_questions: int, seconds: float, place: Place
+) -> Question:
     """The question in a request, or the problem with it. takes: "ids" or "inputs"."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise Problem("malformed", "The Content-Type must be application/json.")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise Problem("malformed", "The body must not be compressed.")
-    body = await _read(request, most_bytes, seconds)
+    body = await _read(request, most_bytes, seconds, place)
     if len(body) > _BIG:
         return await asyncio.to_thread(_parse, body, takes, most_questions)
     return _parse(body, takes, most_questions)
 
 
-async def _read(request: Request, most_bytes: int, seconds: float) -> bytes:
+async def _read(request: Request, most_bytes: int, seconds: float, place: Place) -> bytes:
     """Bytes are counted as they come: a body in chunks states no length, and one that does may be wrong."""
     too_large = Problem("too-large", f"A body may have at most {most_bytes} bytes.")
     stated = request.headers.get("content-length", "")
@@ -50,6 +89,7 @@ async def _read(request: Request, most_bytes: int, seconds: float) -> bytes:
                 body += chunk
                 if len(body) > most_bytes:
                     raise too_large
+                place.hold(len(body))
     except TimeoutError:
         raise Problem("malformed", f"The body must arrive within {seconds:g} seconds.") from None
     except ClientDisconnect:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import os
 import threading
@@ -28,6 +30,7 @@ MOST_KEY = 200  # characters
 _RECENT = 200  # rows of the ledger on the owner's page
 _MOST_IN_GROUP = 2_000  # questions that are paid for together
 _IDLE = 0.05  # seconds without a question, after which the ledger's head file is brought up to date
+_TRY_AGAIN = 2.0  # seconds without a question, after which a service in trouble looks whether it is over
 
 
 @dataclass(eq=False)
@@ -80,6 +83,8 @@ class Service:
         try:
             self.ledger = Ledger.open(place, source.fingerprint, budget, unit=source.unit)
             self.book = AnswerBook(self.ledger)
+            self._of = _digest(self.mechanism_facts())
+            self._prefix = self._find_prefix()
         except BaseException:
             self._lock.release()
             raise
@@ -95,6 +100,15 @@ class Service:
         self._worker = threading.Thread(target=self._work, name="pate-service", daemon=True)
         self._worker.start()
 
+    def _find_prefix(self) -> str:
+        """Before the names of questions. What another mechanism answered, or votes on another pool, is no answer of this one.
+
+        It would be passed off as such, at a cost that it did not have. So the questions to the first mechanism that a service
+        on this ledger had go by their own names, and those to any later one are other questions.
+        """
+        first = next((entry.memo for entry in self.ledger.entries() if entry.memo.get("service")), None)
+        return "" if first is None or first.get("of") == self._of else f"{self._of}:"
+
     def set_quotas(self, quotas: Mapping[str, int]) -> None:
         """From now on these; what was paid for before counts in them."""
         self.quotas = dict(quotas)
@@ -109,7 +123,7 @@ class Service:
             raise QueryError(f"A request may ask at most {_MOST_IN_GROUP} questions, got {len(queries)}. Send several.")
         if not isinstance(key, str) or not 0 < len(key) <= MOST_KEY or not key.isprintable():
             raise QueryError(f"An idempotency key must be 1 to {MOST_KEY} printable characters.")
-        names = self.source.names(queries)
+        names = [self._prefix + name for name in self.source.names(queries)]
         request = _Request(Written(client, key, request_digest(names)), names, dict(zip(names, queries, strict=True)))
         with self._wake:
             if self._closing:
@@ -125,7 +139,7 @@ class Service:
     def _work(self) -> None:
         while (group := self._next_group()) is not None:
             if not group:
-                self._confirm()
+                self._at_rest()
                 continue
             try:
                 if self.trouble is not None:  # the book may lack answers that were given
@@ -134,17 +148,24 @@ class Service:
                 self._serve(group)
             except Exception as error:  # of the disk, the teachers, or a defect: nobody waits for ever, and nothing is released
                 log("failed", logging.ERROR, error=type(error).__name__)
-                self._reload_after(error)
+                self._reload()
                 for request in group:
                     if not request.future.done():
                         request.future.set_exception(_told(error))
 
-    def _reload_after(self, error: Exception) -> None:
+    def _at_rest(self) -> None:
+        """Nobody waits. A service that is not ready may be asked nothing until it is, so it looks by itself."""
+        if self.trouble is not None:
+            self._reload()
+        if self._unconfirmed:
+            self._confirm()
+
+    def _reload(self) -> None:
         """What was committed is known again before the next group, or the service is not ready."""
         try:
             self.book.reload()
             self.trouble = None
-        except Exception:
+        except Exception as error:
             self.trouble = type(error).__name__
 
     def _confirm(self) -> None:
@@ -157,14 +178,16 @@ class Service:
         """Who waits, in order; nobody after an idle moment; None at the end."""
         with self._wake:
             while not self._waiting and not self._closing:
-                if not self._wake.wait(_IDLE if self._unconfirmed else None) and not self._waiting:
+                rest = _IDLE if self._unconfirmed else None if self.trouble is None else _TRY_AGAIN
+                if not self._wake.wait(rest) and not self._waiting:
                     return []
             if not self._waiting:
                 return None
             taken, count = 0, 0
             for request in self._waiting:
                 count += len(request.names)
-                if taken and count > _MOST_IN_GROUP:
+                # Where questions of a batch hang on each other, a batch is one request: nobody's questions use up another's.
+                if taken and (count > _MOST_IN_GROUP or not self.aggregator.adds_up):
                     break
                 taken += 1
             group, self._waiting = self._waiting[:taken], self._waiting[taken:]
@@ -174,6 +197,7 @@ class Service:
     def _serve(self, group: list[_Request]) -> None:
         """Answer the requests in their order, as if they had come one after the other, with one charge for all."""
         accepted: list[_Request] = []
+        refused: list[tuple[_Request, PateError]] = []
         fresh: dict[str, tuple[Any, str]] = {}  # name -> question, and who pays
         digests = self.book.digests([request.written.who for request in group])
         written = set(digests)
@@ -181,15 +205,14 @@ class Service:
         for request in group:
             who = request.written.who
             if digests.get(who, request.written.digest) != request.written.digest:
-                request.future.set_exception(
-                    KeyConflict("This idempotency key belongs to another request of yours. Use a new key for a new request.")
+                refused.append(
+                    (request, KeyConflict("This idempotency key belongs to another request of yours. Use a new key."))
                 )
                 continue
             new = [name for name in request.queries if name not in self.book.answers and name not in fresh]
             quota = self.quotas.get(who[0])
             if new and quota is not None and self.book.paid[who[0]] + pays[who[0]] + len(new) > quota:
-                self.refused += 1
-                request.future.set_exception(QuotaExceeded("Your quota of questions does not cover this request."))
+                refused.append((request, QuotaExceeded("Your quota of questions does not cover this request.")))
                 continue
             pays[who[0]] += len(new)
             digests[who] = request.written.digest
@@ -198,13 +221,16 @@ class Service:
         try:
             self._answer(accepted, fresh, written)
         except BudgetExceeded:
-            if len(accepted) == 1:
-                self.refused += 1
-                accepted[0].future.set_exception(BudgetExceeded("The budget does not cover this request. Ask for less."))
+            if len(group) > 1:
+                # Together they are too many: in their order, each for itself, so that who is refused depends on nothing else.
+                # Also who was refused above: a quota or a key may have been taken by a request that the budget refuses now.
+                for request in group:
+                    self._serve([request])
                 return
-            # Together they are too many: in their order, each for itself, so that who is refused depends on nothing else.
-            for request in accepted:
-                self._serve([request])
+            refused = [(group[0], BudgetExceeded("The budget does not cover this request. Ask for less."))]
+        for request, error in refused:
+            self.refused += not isinstance(error, KeyConflict)
+            request.future.set_exception(error)
 
     def _answer(
         self, accepted: list[_Request], fresh: Mapping[str, tuple[Any, str]], written: Container[tuple[str, str]]
@@ -230,7 +256,7 @@ class Service:
         worst = self._worst(len(fresh))
         self.ledger.afford(worst, look=False)  # before the teachers are troubled
         votes = self.source.votes([question for question, _ in fresh.values()])
-        facts = {**self.aggregator.mechanism, "service": True, "queries": len(fresh), "mode": self._noise.mode}
+        facts = {**self.aggregator.mechanism, "service": True, "of": self._of, "queries": len(fresh), "mode": self._noise.mode}
         reservation = self.ledger.reserve(worst, facts)
         faultpoints.reached("reserved")
         release = self.aggregator.release(votes, self._noise)
@@ -311,6 +337,12 @@ class Service:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def _digest(facts: Mapping[str, Any]) -> str:
+    """Of what a mechanism says of itself; 40 and 40.0 are the same."""
+    plain = {name: float(value) if type(value) is int else value for name, value in facts.items()}
+    return hashlib.sha256(json.dumps(plain, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 def _told(error: Exception) -> PateError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import logging
 import signal
@@ -21,8 +22,10 @@ from pate.extras import require
 require("uvicorn", "serve")
 
 import uvicorn  # noqa: E402
+from uvicorn.protocols.http.h11_impl import H11Protocol  # noqa: E402
 
 _BACKLOG = 2048
+_HEAD_SECONDS = 20.0  # in which a request's head must have come; uvicorn itself would wait for ever
 _LAST_SECONDS = 30  # for requests that are due when the end is asked for
 _SWITCH_SECONDS = 0.0002  # a thread that comes back from the disk or a socket waits so long for the interpreter; usual is 0.005
 
@@ -72,6 +75,36 @@ class Listening:
         return f"{'http' if self.tls_cert is None else 'https'}://{host}:{listener.getsockname()[1]}"
 
 
+class Punctual(H11Protocol):
+    """Hangs up on who connects and says nothing, or says it byte by byte. How long a body may take, HttpSettings says."""
+
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait_for_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._wait_for_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _wait_for_head(self) -> None:
+        """From the first byte that is due to the last; after a response, uvicorn's own limit runs until the next first byte."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._stop_waiting()
+        elif self._late is None:
+            self._late = self.loop.call_later(_HEAD_SECONDS, self.transport.close)
+
+    def _stop_waiting(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+
 def run_server(front: Front, tokens: Known, settings: HttpSettings, listening: Listening, listener: socket.socket) -> None:
     """Serve until SIGTERM or SIGINT; then take nothing new, answer what is due, and return."""
     log_to_standard_error(listening.log_level)
@@ -81,7 +114,7 @@ def run_server(front: Front, tokens: Known, settings: HttpSettings, listening: L
         access_log=False,
         server_header=False,
         proxy_headers=False,  # nothing here asks where a request came from
-        http="h11",  # bounds the size of headers, before anybody has shown a token; httptools does not
+        http=Punctual,  # h11 bounds the size of headers, before anybody has shown a token; httptools does not
         ws="none",
         lifespan="off",
         backlog=_BACKLOG,

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pate.aggregators import curve_bound, make_aggregator
+from pate.aggregators import Aggregator, curve_ahead, make_aggregator
 from pate.arrays import IntArray
 from pate.client import Client
 from pate.errors import PateError, RecipeError
@@ -110,11 +110,11 @@ class RemoteRun(Run):
             run_id=self._folder.run()["run_id"],
             mode=release.mode,
             stamp=release.stamp,
-            verified="built-in" if _cost(release, budget["delta"]) is not None else "unverified",
+            verified="unverified" if _known(release) is None else "built-in",
             data=data_facts(split, recipe, tested.evaluation).model_copy(update={"private_records": None, "fingerprint": None}),
             student=student.title,
             teachers=f"{release.electorate.n_teachers} teachers behind a service",
-            privacy=_privacy(release, budget),
+            privacy=self._privacy(release, budget),
             evaluation=tested.evaluation,
             label_noise=self._label_noise(release, rows),
             consensus=None,
@@ -133,40 +133,55 @@ class RemoteRun(Run):
             right = float((known.of(rows[answered]) == release.labels[answered]).mean())
         return LabelNoise(answered=int(answered.sum()), right=right, plurality=None)
 
+    def _privacy(self, release: Release, budget: dict[str, Any]) -> PrivacyFacts:
+        epsilon, order = _claim(release, budget)
+        if release.mechanism.get("charging") == "realised":
+            self._warnings.append(
+                "Charged as realised: epsilon here is the worst case; the service's budget is the other valid claim."
+            )
+        return PrivacyFacts(
+            delta=float(budget["delta"]),
+            data_independent=epsilon,
+            data_dependent=None,
+            sanitised=None,
+            order=order,
+            order_at_grid_edge=False,
+            budget_epsilon=float(budget["epsilon"]),
+            spent=float(budget["spent"]),
+            ledger="the service's",
+            mechanism=dict(release.mechanism),
+            n_teachers=release.electorate.n_teachers,
+            participation=None,
+            asked=len(release),
+            answered=int(release.answered.sum()),
+            neighbours=NEIGHBOURS,
+            conversion=CONVERSION,
+            published={},
+            private_published=None,
+            curve=None,
+        )
 
-def _privacy(release: Release, budget: dict[str, Any]) -> PrivacyFacts:
-    delta = float(budget["delta"])
-    cost = _cost(release, delta)
-    return PrivacyFacts(
-        delta=delta,
-        # Of an aggregator that is not known here, all that the service spent covers these answers, too.
-        data_independent=float(budget["spent"]) if cost is None else cost[0],
-        data_dependent=None,
-        sanitised=None,
-        order=0.0 if cost is None else cost[1],
-        order_at_grid_edge=False,
-        budget_epsilon=float(budget["epsilon"]),
-        spent=float(budget["spent"]),
-        ledger="the service's",
-        mechanism=dict(release.mechanism),
-        n_teachers=release.electorate.n_teachers,
-        participation=None,
-        asked=len(release),
-        answered=int(release.answered.sum()),
-        neighbours=NEIGHBOURS,
-        conversion=CONVERSION,
-        published={},
-        private_published=None,
-        curve=None,
-    )
 
-
-def _cost(release: Release, delta: float) -> tuple[float, float] | None:
-    """Epsilon of these answers and its order, as if nobody had asked them before; None for an aggregator not known here."""
+def _known(release: Release) -> Aggregator | None:
+    """The aggregator that answered, or None where it is not known here."""
     named = dict(release.mechanism)
     try:
-        aggregator = make_aggregator(str(named.pop("aggregator")), named)
+        return make_aggregator(str(named.pop("aggregator")), named)
     except PateError:
         return None
-    found = curve_bound(aggregator, release).epsilon(delta)
+
+
+def _claim(release: Release, budget: dict[str, Any]) -> tuple[float, float]:
+    """An epsilon that covers these answers, and its order, 0 where there is none.
+
+    Their worst case, as if nobody had asked them before: what was realised, summed up, is no claim. Where a batch does not cost
+    what its queries cost one by one, the service alone knows in which batches they were answered, and all that it spent covers
+    them. Of an aggregator that is not known here it is not known either how it is charged: what holds is the budget.
+    """
+    aggregator = _known(release)
+    if aggregator is None:
+        return float(budget["epsilon"]), 0.0
+    if not aggregator.adds_up:
+        return float(budget["spent"]), 0.0
+    found = curve_ahead(aggregator, release.electorate, len(release)).epsilon(float(budget["delta"]))
     return found.epsilon, found.order

@@ -14,15 +14,16 @@ for package in ("sklearn", "matplotlib", "jinja2", "fastapi", "uvicorn", "httpx"
 
 from service_cases import TOKENS, serving  # noqa: E402
 
-from pate.aggregators import GNMax  # noqa: E402
+from pate.aggregators import ConfidentGNMax, GNMax, SparseVector, curve_ahead, curve_bound  # noqa: E402
 from pate.aggregators.service.desk import Service  # noqa: E402
 from pate.aggregators.service.sources import Live, Pool  # noqa: E402
 from pate.errors import BudgetExceeded, ParameterError, RecipeError  # noqa: E402
 from pate.experiments.pipeline.launch import Finished, launch  # noqa: E402
+from pate.experiments.pipeline.remote import _claim  # noqa: E402
 from pate.experiments.recipes.reading import check_recipe  # noqa: E402
 from pate.experiments.sweeps import Request, sweep  # noqa: E402
 from pate.ledger import Budget  # noqa: E402
-from pate.release import Electorate  # noqa: E402
+from pate.release import ABSTAIN, Electorate, Release  # noqa: E402
 from pate.votes import Votes  # noqa: E402
 
 
@@ -88,6 +89,37 @@ def test_a_run_that_lost_its_answers_asks_under_the_same_key(tmp_path: Path) -> 
         go(tmp_path / "runs", url)
         assert (done.folder / "release.json").read_text() == before
         assert desk.budget_facts()["spent"] == spent
+
+
+def budget(epsilon: float = 5.0, spent: float = 4.0) -> dict[str, Any]:
+    return {"epsilon": epsilon, "delta": 1e-5, "spent": spent}
+
+
+def test_the_epsilon_of_a_run_is_never_below_what_its_answers_cost() -> None:
+    electorate = Electorate(250, 10)
+
+    def told(mechanism: dict[str, Any], labels: Any) -> float:
+        return _claim(Release(np.asarray(labels), electorate, mechanism), budget())[0]
+
+    half = np.where(np.arange(640) < 286, 1, ABSTAIN)
+    realised = ConfidentGNMax(200, 150, 40, "realised")
+    worst = curve_ahead(realised, electorate, 640).epsilon(1e-5).epsilon
+    assert curve_bound(realised, Release(half, electorate, realised.mechanism)).epsilon(1e-5).epsilon < 0.7 * worst
+    assert told(dict(realised.mechanism), half) == worst, "the realised sum is no claim"
+    # 3,000 questions went out in three requests, each a batch of its own: one batch would cost less than half of it.
+    assert told(dict(SparseVector(6, 6, 1e-7, refusals=5).mechanism), np.zeros(3000, dtype=np.int64)) == 4.0, "what was spent"
+    assert told({"aggregator": "a stranger's"}, half) == 5.0, "how it is charged is not known, so the budget"
+    assert told(dict(GNMax(40).mechanism), half) == curve_ahead(GNMax(40), electorate, 640).epsilon(1e-5).epsilon
+
+
+def test_a_run_says_that_its_service_charges_as_realised(tmp_path: Path) -> None:
+    desk = Service(
+        ConfidentGNMax(60, 10, 10, "realised"), Pool(votes_on(truth()), "ward"), tmp_path / "ledger.db", Budget(30.0, 1e-5)
+    )
+    with serving(desk) as url:
+        result = go(tmp_path / "runs", url).result
+    assert any("realised" in each for each in result.warnings)
+    assert result.privacy.data_independent >= result.privacy.spent * (1 - 1e-9)
 
 
 def test_what_does_not_fit_is_told(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from pate.aggregators import Aggregator, GNMax
 from pate.aggregators.service.app import HttpSettings, create_app
 from pate.aggregators.service.desk import Service
 from pate.aggregators.service.front import Front, LocalFront
+from pate.aggregators.service.server import Punctual
 from pate.aggregators.service.sources import Pool, VoteSource
 from pate.aggregators.service.tokens import Client, Tokens, new_token, token_hash
 from pate.ledger import Budget
@@ -105,7 +106,7 @@ def serving(front: Front, settings: HttpSettings | None = None, service: Service
         log_config=None,
         access_log=False,
         server_header=False,
-        http="h11",
+        http=Punctual,
         ws="none",
         lifespan="off",
     )

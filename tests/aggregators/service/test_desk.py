@@ -141,6 +141,27 @@ def test_quotas_are_each_client_s_own_and_repeats_are_free(tmp_path: Path) -> No
         service.ask("ann", "4", [9])
 
 
+def test_who_is_refused_by_the_budget_takes_no_quota_and_no_key(tmp_path: Path) -> None:
+    """In a group, too: as if the requests had come one after the other."""
+    source = TestPool()
+    with opened(tmp_path, source, questions=4, quotas={"ann": 5}) as service:
+        source.go.clear()
+        source.held.clear()
+        first = service.submit("bob", "0", [0])
+        assert source.held.wait(10)
+        too_much = service.submit("ann", "1", [1, 2, 3, 4])
+        within = service.submit("ann", "2", [5, 6])
+        same_key = service.submit("ann", "1", [7])
+        source.go.set()
+        assert len(first.result(10)) == 1
+        with pytest.raises(BudgetExceeded):
+            too_much.result(10)
+        assert len(within.result(10)) == 2
+        assert len(same_key.result(10)) == 1
+        assert reservations(service) == [1, 2, 1]
+        assert service.refused == 1
+
+
 def test_many_accounts_have_one_budget(tmp_path: Path) -> None:
     with opened(tmp_path, questions=10) as service:
         answered = 0
@@ -223,6 +244,31 @@ def test_a_known_answer_costs_nothing_after_a_restart_too(tmp_path: Path) -> Non
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(tmp_path / "ledger.db") if request.param == "sqlite" else postgres_url()
+
+
+def test_what_another_mechanism_answered_is_no_answer_of_this_one(tmp_path: Path) -> None:
+    """It had another cost than the one that now goes with it. The first one's answers are still there when it comes back."""
+    with opened(tmp_path, budget=PLENTY) as service:
+        first = service.ask("ann", "1", [0, 1, 2])
+    with opened(tmp_path, budget=PLENTY, aggregator=GNMax(200.0), quotas={"ann": 5}) as service:
+        with pytest.raises(KeyConflict):
+            service.ask("ann", "1", [0, 1, 2])  # else one key would have two answers
+        service.ask("ann", "2", [0, 1])
+        with pytest.raises(QuotaExceeded):
+            service.ask("ann", "3", [2])
+        assert reservations(service) == [3, 2]
+        service.verify()
+    for _ in range(2):
+        with opened(tmp_path, budget=PLENTY, aggregator=GNMax(200.0)) as service:
+            service.ask("ann", "2", [0, 1])
+            service.ask("bob", "1", [1])
+    with opened(tmp_path, TestPool(41), budget=PLENTY) as service:  # another pool
+        service.ask("bob", "2", [0])
+        assert reservations(service) == [3, 2, 1]
+    with opened(tmp_path, budget=PLENTY, aggregator=GNMax(20)) as service:
+        assert service.ask("ann", "1", [0, 1, 2]) == first
+        assert service.ask("bob", "3", [2, 1, 0]) == first[::-1]
+        assert reservations(service) == [3, 2, 1]
 
 
 def test_requests_that_memory_no_longer_holds_are_found_on_disk(place: str, monkeypatch: pytest.MonkeyPatch) -> None:

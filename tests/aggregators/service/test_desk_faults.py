@@ -14,6 +14,7 @@ import pytest
 from desk_cases import GNMAX, PLENTY, TestPool, opened, pool_votes, reservations
 
 from pate.aggregators import GNMax, curve_ahead
+from pate.aggregators.service import desk
 from pate.errors import BudgetExceeded, ExecutionError, LedgerError
 from pate.ledger import faultpoints
 from pate.ledger.budget import cost_units
@@ -102,6 +103,29 @@ def test_a_book_that_cannot_be_read_again_stops_the_service_until_it_can(
         assert service.ask("bob", "1", [0, 1]) == first
         assert service.trouble is None
         assert reservations(service) == [2]
+
+
+def test_a_service_that_nobody_asks_while_it_is_not_ready_gets_ready_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who sends requests where /readyz says so would never send one again."""
+    monkeypatch.setattr(desk, "_TRY_AGAIN", 0.02)
+    source = TestPool()
+    with opened(tmp_path, source) as service:
+        with monkeypatch.context() as patch:
+            patch.setattr(service.book, "_read", lambda _: (_ for _ in ()).throw(LedgerError("no disk")))
+            source.failing = True
+            with pytest.raises(ExecutionError):
+                service.ask("ann", "1", [0])
+            assert service.trouble is not None
+            time.sleep(0.1)
+            assert service.trouble is not None
+        source.failing = False
+        end = time.monotonic() + 10
+        while service.trouble is not None:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        assert len(service.ask("ann", "1", [0])) == 1
 
 
 def test_closing_answers_what_waits_and_takes_no_more(tmp_path: Path) -> None:

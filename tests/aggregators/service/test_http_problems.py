@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from browser import wait_for
 from http_cases import (
     ANN,
     BOB,
@@ -26,6 +29,7 @@ from http_cases import (
     web_service,
 )
 
+from pate.aggregators.service import server
 from pate.aggregators.service.app import HttpSettings
 from pate.aggregators.service.sources import Pool
 from pate.aggregators.service.tokens import token_hash
@@ -156,6 +160,41 @@ def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
     with web_service(tmp_path, HttpSettings(body_seconds=0.2)) as web:
         headers = {"Content-Type": "application/json", **bearer(ANN)}
         check_problem(web.http.post("/v1/queries", content=slowly(), headers=headers), "malformed", 422)
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"GET /healthz HTTP/1.1\r\nHost: x\r\n", b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /h"]
+)
+def test_who_says_nothing_is_not_listened_to_for_ever(web: Web, monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
+    monkeypatch.setattr(server, "_HEAD_SECONDS", 0.3)
+    place = web.http.base_url
+    with socket.create_connection((place.host, place.port or 0)) as line:
+        line.settimeout(10)  # uvicorn's own limit, after a response, is 5 seconds
+        line.sendall(said)
+        while line.recv(1 << 16):
+            pass
+
+
+def test_large_bodies_have_room_for_so_many_bytes_and_small_ones_pass(tmp_path: Path) -> None:
+    large = json.dumps({"key": "large", "ids": [1]}).encode() + b" " * 200_000
+    halfway, end = threading.Event(), threading.Event()
+
+    def slowly() -> Iterator[bytes]:
+        yield large[:150_000]
+        halfway.set()
+        assert end.wait(10)
+        yield large[150_000:]
+
+    with web_service(tmp_path, HttpSettings(max_bytes=210_000, max_in_hand=210_000)) as web, ThreadPoolExecutor(1) as pool:
+        headers = {"Content-Type": "application/json", **bearer(ANN)}
+        first = pool.submit(lambda: web.http.post("/v1/queries", content=slowly(), headers=headers))
+        assert halfway.wait(10)
+        wait_for(lambda: web.post(large.replace(b"large", b"other")).status_code == 503, "a body for which there is no room")
+        assert ids_of(web.ask("small", [3])) == [3]
+        end.set()
+        assert ids_of(first.result(10)) == [1]
+        for number in range(5):  # the room of whoever was answered, or refused, is free again
+            assert ids_of(web.post(large.replace(b"large", b"free%d" % number))) == [1]
 
 
 def test_too_many_questions_are_too_large(web: Web) -> None:

@@ -19,8 +19,9 @@ from pate.ledger import Budget
 from pate.votes import Votes
 
 EACH = 24
-SLOWER = 0.04  # seconds
-PAD = 0.15
+SLOWER = 0.1  # seconds
+PAD = 0.4
+ALARM = 1e-7
 
 
 class Telltale(Pool):
@@ -51,20 +52,20 @@ def latencies(web: Web) -> tuple[list[float], list[float]]:
 def test_answers_and_abstentions_cannot_be_told_apart_by_time(tmp_path: Path, pad: float) -> None:
     """Kolmogorov-Smirnov on 24 against 24 latencies.
 
-    Padded, the test may cry wolf once in 10,000 runs (p < 1e-4). Unpadded, the same test finds the leak at the same level,
-    so that its silence means something.
+    Padded, the test may cry wolf once in ten million runs (p < 1e-7). Unpadded, the same test finds the leak at the same
+    level, so that its silence means something. A busy machine may be late by 0.1 s unpadded, and by 0.3 s padded.
     """
     options: dict[str, Any] = {"aggregator": ConfidentGNMax(200, 3, 3), "source": Telltale(), "budget": Budget(1e4, 1e-5)}
     with web_service(tmp_path, HttpSettings(pad_seconds=pad), **options) as web:
         answered, abstained = latencies(web)
     p_value = stats.ks_2samp(answered, abstained).pvalue
-    assert (p_value < 1e-4) == (pad == 0), (answered, abstained)
+    assert (p_value < ALARM) == (pad == 0), (answered, abstained)
     assert min(answered + abstained) >= pad
 
 
 def test_every_outcome_leaves_at_a_multiple_of_the_padding(tmp_path: Path) -> None:
     """A response is never early; that it is late by less than half the padding is asked of the median only."""
-    pad = 0.1
+    pad = 0.4
     with web_service(tmp_path, HttpSettings(pad_seconds=pad, max_bytes=1000), budget=Budget(0.5, 1e-5)) as web:
         codes, late = set(), []
         web.ask("known", [0])

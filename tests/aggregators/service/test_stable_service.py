@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from desk_cases import TestPool, opened
+from desk_cases import TestPool, opened, reservations
 
 from pate.aggregators import SparseVector, StableMax, curve_ahead
 from pate.errors import BudgetExceeded
 from pate.ledger import Budget
 from pate.release import ABSTAIN
+from pate.votes import Votes
 
 BUDGET = Budget(20.0, 1e-5, slack=4e-6)
 
@@ -40,6 +41,24 @@ def test_after_so_many_refusals_the_rest_of_a_request_abstains(tmp_path: Path) -
     with opened(tmp_path, aggregator=mechanism, budget=BUDGET) as service:
         answers = service.ask("ann", "1", list(range(10)))
     assert answers.count(ABSTAIN) >= 8
+
+
+def test_requests_that_wait_together_are_batches_of_their_own(tmp_path: Path) -> None:
+    """Else one client's unstable questions would use up the refusals of another's, whose answers are stored for ever."""
+    counts = [[50, 50, 0, 0]] * 5 + [[100, 0, 0, 0]] * 5
+    source = TestPool()
+    source._votes = Votes(counts, n_teachers=100)
+    with opened(tmp_path, source, aggregator=SparseVector(2.5, 2.5, 1e-6), budget=BUDGET) as service:
+        source.go.clear()
+        source.held.clear()
+        first = service.submit("ann", "0", [9])
+        assert source.held.wait(10)
+        unstable, stable = service.submit("ann", "1", list(range(5))), service.submit("bob", "1", [5, 6, 7, 8])
+        source.go.set()
+        assert first.result(10) == [0]
+        assert unstable.result(10) == [ABSTAIN] * 5
+        assert stable.result(10) == [0] * 4
+        assert reservations(service) == [1, 5, 4]
 
 
 def test_each_question_has_its_slack_with_stable_max(tmp_path: Path) -> None:
