@@ -77,6 +77,7 @@ def test_a_run_leaves_what_a_run_of_pate_leaves(tmp_path: Path) -> None:
     assert "epsilon by accountant" in result.rows()
     assert "model" in result.rows()
     page = (done.folder / "report.html").read_text()
+    assert privacy.neighbours == "one record (or user) replaced", "their number is counted, and printed"
     assert "Two figures" in page
     assert "Poisson" not in page
     public = (done.folder / "report-public.html").read_text()
@@ -155,8 +156,9 @@ def test_on_private_data_nothing_published_tells_how_many_records_there_are(tmp_
     public = done.result.public()
     assert public.privacy.erm is not None
     assert public.privacy.erm.records == 1000, "the declared one"
+    assert public.privacy.neighbours.endswith("or one more or less")
     for text in (public.model_dump_json(), (done.folder / MODEL).read_text()):
-        assert not re.search(r"(?<![\d.])900(?![\d.])", text)  # as a number of its own, not among the digits of another
+        assert not re.search(r"(?<![\w.])900(?![\w.])", text)  # a number of its own, no digits of another or of a hash
 
 
 def test_users_are_protected_where_records_have_users(tmp_path: Path) -> None:

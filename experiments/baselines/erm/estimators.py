@@ -16,7 +16,7 @@ from pate.experiments.baselines.erm.mechanisms import Perturbation, perturbation
 from pate.experiments.baselines.erm.paying import charge, within
 from pate.experiments.baselines.erm.rows import Bound, people_of
 from pate.experiments.baselines.erm.settings import LONG_WEIGHTS
-from pate.experiments.baselines.erm.solving import Task
+from pate.experiments.baselines.erm.solving import Task, check_count
 from pate.extras import require
 from pate.ledger import Ledger
 from pate.noise import Noise, OSNoise, SimulatedNoise
@@ -86,22 +86,29 @@ class PrivateLinearClassifier(base.ClassifierMixin, base.BaseEstimator):  # type
         units: [record], whose record it is, where a person has several; then the person is protected. ledger: charged, under
         ``key``, before noise is drawn. noise: of :mod:`pate.noise`, before ``random_state``.
         """
+        forget(self)
         x, labels = validation.validate_data(self, X, y, dtype=np.float64)
         source = self.source if noise is None else noise
         people = people_of(self.bound.rows(x), self.labels(labels), units)
-        records = people.count if self.records is None else self.records
-        whole(records, "records", 1)
+        records = self.declared(people.count)
         self.mechanism_ = self.mechanism(ledger)
+        self.task_ = self.task(self.mechanism_, records, x.shape[1], users=units is not None)
+        check_count(self.task_, people)
+        if ledger is not None:
+            charge(ledger, self.mechanism_.curve, self.memo(), key, source.mode)
+        self.mode_ = source.mode
+        return self.with_weights(self.mechanism_.release(self.task_, people, source), x.shape[1])
+
+    def declared(self, counted: int) -> int:
+        """The number of persons that is published, after checking that it and delta make sense together."""
+        records = counted if self.records is None else self.records
+        whole(records, "records", 1)
         if self.delta is not None and self.delta * records >= 1:
             raise ParameterError(
                 f"delta must be below 1/{records}, one over the number of records (or users), got {self.delta:g}: a mechanism "
                 "that publishes a record at random would pass. Take a smaller one."
             )
-        self.task_ = self.task(self.mechanism_, records, x.shape[1], users=units is not None)
-        if ledger is not None:
-            charge(ledger, self.mechanism_.curve, self.memo(), key, source.mode)
-        self.mode_ = source.mode
-        return self.with_weights(self.mechanism_.release(self.task_, people, source), x.shape[1])
+        return records
 
     def mechanism(self, ledger: Ledger | None = None) -> Perturbation:
         """The mechanism that a fit would use; it depends on no data."""
@@ -136,7 +143,7 @@ class PrivateLinearClassifier(base.ClassifierMixin, base.BaseEstimator):  # type
 
     def decision_function(self, X: Any) -> FloatArray:
         """float64[record]: above 0 for the second class. A record longer than the bound is cut as in training."""
-        validation.check_is_fitted(self)
+        validation.check_is_fitted(self, "weights_")
         x = validation.validate_data(self, X, dtype=np.float64, reset=False)
         found: FloatArray = Bound(self.data_norm, self.fit_intercept).rows(x) @ self.weights_
         return found
@@ -193,6 +200,12 @@ class PrivateLinearClassifier(base.ClassifierMixin, base.BaseEstimator):  # type
         coefficients, intercept = self.bound.coefficients(weights)
         self.coef_, self.intercept_ = coefficients[None, :], np.array([intercept])
         return self
+
+
+def forget(estimator: Any) -> None:
+    """Drop what an earlier fit left: should the next one be refused, its epsilon must not stand beside the old weights."""
+    for name in [each for each in vars(estimator) if each.endswith("_")]:
+        delattr(estimator, name)
 
 
 class PrivateLogisticRegression(PrivateLinearClassifier):

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from pate.experiments.baselines.erm.models import LinearModel
 
 MODEL = "model.json"
-NEIGHBOURS = "one record (or user) replaced, or one more or less"
+REPLACED = "one record (or user) replaced"
+NEIGHBOURS = f"{REPLACED}, or one more or less"
+"""Where the number of records is declared. A counted one stands in the report, and would tell of one more or less."""
 
 
 def run_erm(
@@ -177,7 +179,7 @@ class _Run(BaselineRun[ErmRecipe, "LinearModel"]):
             participation=None,
             asked=None,
             answered=None,
-            neighbours=NEIGHBOURS,
+            neighbours=REPLACED if settings.records is None else NEIGHBOURS,
             conversion=CONVERSION,
             published={},
             private_published=None,

@@ -22,7 +22,7 @@ MOST_PEOPLE = 4.0
 _UNIT = 2.0**-53
 _BLOCK = 2048  # records summed at a time, the sums exactly: a sum rounds as its longest chain of additions
 _RELATIVE = 1e-6  # of 1/records, the pull of one person: what the solver aims at
-_STEPS, _HALVINGS = 10_000, 30
+_STEPS, _HALVINGS = 10_000, 60
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,23 +82,27 @@ class Task:
         return self.tolerance(pull) + self.rounding(pull)
 
 
-def minimise(task: Task, people: People, noise: FloatArray | None = None, pull: float = 0.0) -> FloatArray:
-    """float64[column]: within ``task.slack(pull) / task.regularisation`` of the exact minimiser.
-
-    noise: float64[column], added as noise . w / records. pull: a bound on its length.
-
-    Newton's method; a step must shorten the gradient, and where none does, gradient descent at 1/L goes on, which always does.
-    So it comes to an end. How long it takes depends on the data.
-    """
+def check_count(task: Task, people: People) -> None:
+    """Raise if there are far more persons than declared: the bound on rounding would not hold."""
     if people.count > MOST_PEOPLE * task.records:
         raise DataError(
             f"The declared number of records, {task.records:g}, must be at least a quarter of what there is. Declare a number "
             "near it."
         )
+
+
+def minimise(task: Task, people: People, noise: FloatArray | None = None, pull: float = 0.0) -> FloatArray:
+    """float64[column]: within ``task.slack(pull) / task.regularisation`` of the exact minimiser.
+
+    noise: float64[column], added as noise . w / records. pull: a bound on its length.
+
+    Newton's method. A full step must leave a gradient shorter than any before; where it does not, a shorter one is taken that
+    goes downhill all the way. So it comes to an end. How long it takes depends on the data.
+    """
+    check_count(task, people)
     linear = np.zeros(task.columns) if noise is None else noise / task.records
     target = task.tolerance(pull)
-    smooth = MOST_PEOPLE * task.loss.most_curved + task.regularisation
-    w = np.zeros(task.columns)
+    w, shortest = np.zeros(task.columns), math.inf
     gradient = _gradient(task, people, linear, w)
     for _ in range(_STEPS):
         length = float(np.linalg.norm(gradient))
@@ -106,21 +110,37 @@ def minimise(task: Task, people: People, noise: FloatArray | None = None, pull: 
             if np.linalg.norm(w) > 2 * task.weights_at_most(pull):
                 break  # outside of where the bound on rounding was proven: cannot be by exact arithmetic
             return w
-        direction = np.linalg.solve(_hessian(task, people, w), -gradient)
-        for halving in range(_HALVINGS):
-            share = 2.0**-halving
-            there = w + share * direction
-            found = _gradient(task, people, linear, there)
-            if np.linalg.norm(found) <= (1 - share / 4) * length:
-                break
-        else:
-            there = w - gradient / smooth
+        shortest = min(shortest, length)
+        direction = np.asarray(np.linalg.solve(_hessian(task, people, w), -gradient), dtype=np.float64)
+        there = w + direction
+        found = _gradient(task, people, linear, there)
+        if np.linalg.norm(found) > 0.75 * shortest:
+            there = w + _downhill(task, people, linear, w, gradient, direction)
             found = _gradient(task, people, linear, there)
         w, gradient = there, found
     raise ExecutionError(
         f"The minimum was not found to {target:.1e}: regularisation {task.regularisation:g} is too small for double precision. "
         "Take a larger one."
     )
+
+
+def _downhill(
+    task: Task, people: People, linear: FloatArray, w: FloatArray, gradient: FloatArray, direction: FloatArray
+) -> FloatArray:
+    """float64[column]: a step along the direction to where it hardly goes down any more, and not yet up.
+
+    The objective is convex and its slope along a line continuous, so bisection finds such a point; where rounding hides it, the
+    step is that of gradient descent, which goes down, too.
+    """
+    steepest = float(gradient @ direction)
+    low, high = 0.0, 2.0
+    for _ in range(_HALVINGS):
+        share = (low + high) / 2
+        slope = float(_gradient(task, people, linear, w + share * direction) @ direction)
+        if steepest / 10 <= slope <= 0 or (share == 1 and slope <= 0):
+            return share * direction
+        low, high = (share, high) if slope < 0 else (low, share)
+    return -gradient / (MOST_PEOPLE * task.loss.most_curved + task.regularisation)
 
 
 def _gradient(task: Task, people: People, linear: FloatArray, w: FloatArray) -> FloatArray:

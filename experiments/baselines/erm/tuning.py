@@ -12,10 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from pate.arrays import FloatArray, IntArray
 from pate.digests import keyed_place
 from pate.errors import ParameterError
-from pate.experiments.baselines.erm.estimators import PrivateLinearClassifier, PrivateLogisticRegression
+from pate.experiments.baselines.erm.estimators import PrivateLinearClassifier, PrivateLogisticRegression, forget
 from pate.experiments.baselines.erm.mechanisms import GaussianPerturbation, Perturbation
 from pate.experiments.baselines.erm.paying import charge
 from pate.experiments.baselines.erm.rows import people_of, persons
+from pate.experiments.baselines.erm.solving import check_count
 from pate.extras import require
 from pate.ledger import Ledger
 from pate.mechanisms.exponential import ExponentialMechanism
@@ -74,30 +75,35 @@ class PrivateTuning(base.ClassifierMixin, base.BaseEstimator):  # type: ignore[m
         key: str = "erm",
     ) -> Self:
         """As that of the estimator. ids: [record], that of the person, which stays for good; the place in X unless given, which
-        covers replacement, and not that a record more or less moves all behind it."""
+        covers replacement, and not that a record more or less moves all behind it. Who is replaced under another id may move
+        to another part: that is two changes, one less and one more."""
+        forget(self)
         x, labels = validation.validate_data(self, X, y, dtype=np.float64)
         model = base.clone(PrivateLogisticRegression() if self.estimator is None else self.estimator)
         strengths = self._strengths()
         ones, rows = model.labels(labels), model.bound.rows(x)
         source = model.source if noise is None else noise
         owners = np.arange(len(x)) if units is None else persons(units, len(x))
-        records = int(owners.max()) + 1 if model.records is None else model.records
+        records = model.declared(int(owners.max()) + 1)
         mechanism = model.mechanism(ledger)
         self.choice_epsilon_ = own_epsilon(mechanism) if self.choice_epsilon is None else self.choice_epsilon
         positive(self.choice_epsilon_, "choice_epsilon")
         parts = len(strengths) + 1
         task = model.task(mechanism, max(1, records // parts), x.shape[1], users=units is not None)
+        names = ids if ids is not None else np.arange(len(x)) if units is None else units
+        part = parts_of(names, owners, self.salt, parts)
+        own = [part == place for place in range(parts)]
+        learners = [people_of(rows[each], ones[each], None if units is None else owners[each]) for each in own[:-1]]
+        for people in learners:
+            check_count(task, people)
         self.mechanism_, self.task_, self.mode_ = mechanism, task, source.mode
         if ledger is not None:
             charge(ledger, self.curve, self.memo(), key, source.mode)
-        names = ids if ids is not None else np.arange(len(x)) if units is None else units
-        part = keyed_place(np.asarray(names), self.salt, parts)
-        found = []
-        for place, strength in enumerate(strengths):
-            own = part == place
-            people = people_of(rows[own], ones[own], None if units is None else owners[own])
-            found.append(mechanism.release(replace(task, regularisation=strength), people, source))
-        held = part == len(strengths)
+        found = [
+            mechanism.release(replace(task, regularisation=strength), people, source)
+            for strength, people in zip(strengths, learners, strict=True)
+        ]
+        held = own[-1]
         scores = [right_persons((rows[held] @ weights > 0) != ones[held], owners[held]) for weights in found]
         self.choice_ = choice_of(self.choice_epsilon_).choose(np.array(scores, dtype=np.int64), source)
         self.regularisation_ = strengths[self.choice_]
@@ -127,19 +133,19 @@ class PrivateTuning(base.ClassifierMixin, base.BaseEstimator):  # type: ignore[m
 
     def decision_function(self, X: Any) -> FloatArray:
         """float64[record]: above 0 for the second class."""
-        validation.check_is_fitted(self)
+        validation.check_is_fitted(self, "best_")
         found: FloatArray = self.best_.decision_function(X)
         return found
 
     def predict(self, X: Any) -> NDArray[Any]:
         """[record]: the class of each."""
-        validation.check_is_fitted(self)
+        validation.check_is_fitted(self, "best_")
         found: NDArray[Any] = self.best_.predict(X)
         return found
 
     def predict_proba(self, X: Any) -> FloatArray:
         """float64[record, 2]: see the estimator."""
-        validation.check_is_fitted(self)
+        validation.check_is_fitted(self, "best_")
         found: FloatArray = self.best_.predict_proba(X)
         return found
 
@@ -156,6 +162,20 @@ class PrivateTuning(base.ClassifierMixin, base.BaseEstimator):  # type: ignore[m
         for each in self.candidates:
             positive(each, "A candidate")
         return [float(each) for each in self.candidates]
+
+
+def parts_of(ids: ArrayLike, owners: IntArray, salt: str, parts: int) -> IntArray:
+    """int64[record]: the part of each. A person must be in one alone: else the whole costs the sum over several."""
+    part = keyed_place(np.asarray(ids), salt, parts)
+    if part.shape != owners.shape:
+        raise ParameterError(f"ids must name the person of each of the {len(owners)} records, got {len(part)} ids.")
+    _, first = np.unique(owners, return_index=True)
+    if (part != part[first][owners]).any():
+        raise ParameterError(
+            "ids must be those of the persons in units, the same for all records of one: else a person is in several parts, "
+            "and the cost is more than one model's. Leave ids out, or give the person's."
+        )
+    return part
 
 
 def own_epsilon(mechanism: Perturbation) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 import mpmath
 import numpy as np
 
-from pate.arrays import FloatArray
+from pate.arrays import FloatArray, IntArray
 from pate.experiments.baselines.erm.losses import HuberHinge, Logistic, Loss
 from pate.experiments.baselines.erm.solving import People, Task
 
@@ -100,6 +100,13 @@ def one_dimension(loss: Loss, count: int) -> tuple[People, People]:
     everybody = [(np.ones((1, 1)), np.array([1.0 if i % 2 else -1.0])) for i in range(count - 1)]
     last = (np.ones((1, 1)), np.array([1.0]))
     return people([*everybody, last]), people([*everybody, (last[0], -last[1])])
+
+
+def toy(count: int = 3000, seed: int = 0) -> tuple[FloatArray, IntArray]:
+    """Two classes that a line tells apart, but for few: x float64[record, 3] and y int64[record]."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, count)
+    return rng.normal(size=(count, 3)) + 1.5 * y[:, None], y
 
 
 def hoeffding(n: int, alarm: float) -> float:

@@ -1,4 +1,4 @@
-"""The estimators: scikit-learn's own checks, declared bounds, the ledger before the noise, tuning on disjoint parts."""
+"""The estimators: scikit-learn's own checks, declared bounds, the ledger before the noise."""
 
 from __future__ import annotations
 
@@ -12,21 +12,20 @@ import pytest
 
 pytest.importorskip("sklearn", reason="sklearn is not installed (extra 'train')")
 
-from erm_oracles import neighbours
+from erm_oracles import neighbours, toy
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from pate.digests import keyed_place
 from pate.errors import BudgetExceeded, DataError, NoiseError, ParameterError
 from pate.experiments.baselines.erm.estimators import PrivateHuberSVM, PrivateLinearClassifier, PrivateLogisticRegression
-from pate.experiments.baselines.erm.mechanisms import GaussianPerturbation
 from pate.experiments.baselines.erm.paying import within
 from pate.experiments.baselines.erm.random_features import RandomFeatures
 from pate.experiments.baselines.erm.rows import Bound, people_of
-from pate.experiments.baselines.erm.tuning import PrivateTuning, own_epsilon
+from pate.experiments.baselines.erm.tuning import PrivateTuning
 from pate.ledger import Budget, Ledger
-from pate.mechanisms.exponential import ExponentialMechanism
 from pate.noise import SimulatedNoise
 from pate.privacy.curve import DEFAULT_ORDERS, RdpCurve
 from pate.sampling import Words
@@ -44,12 +43,6 @@ LOUD = {"epsilon": 1e5, "random_state": 0}  # the checks want accuracy on a few 
 )
 def test_scikit_learns_own_checks(estimator: Any, check: Any) -> None:
     check(estimator)
-
-
-def toy(count: int = 3000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    y = rng.integers(0, 2, count)
-    return rng.normal(size=(count, 3)) + 1.5 * y[:, None], y
 
 
 @pytest.mark.parametrize("kind", [PrivateLogisticRegression, PrivateHuberSVM])
@@ -138,6 +131,18 @@ def test_the_ledger_is_charged_before_noise_is_drawn(tmp_path: Path, method: str
         assert len(ledger.entries()) == 2, "a simulation repeats itself, and pays once"
 
 
+@pytest.mark.parametrize("tuned", [False, True])
+def test_a_declared_number_that_is_far_off_is_refused_before_anything_is_paid(tmp_path: Path, tuned: bool) -> None:
+    x, y = toy(400)
+    model: Any = PrivateLogisticRegression(records=90)
+    if tuned:
+        model = PrivateTuning(model, (0.01, 0.1))
+    with ledgers(tmp_path, 3.0) as ledger:
+        with pytest.raises(DataError, match="at least a quarter"):
+            model.fit(x, y, ledger=ledger)
+        assert [entry.kind for entry in ledger.entries()] == ["open"]
+
+
 def test_a_release_pays_each_time(tmp_path: Path) -> None:
     x, y = toy(400)
     with ledgers(tmp_path, 3.0) as ledger:
@@ -146,6 +151,26 @@ def test_a_release_pays_each_time(tmp_path: Path) -> None:
             assert model.mode_ == "release"
         keys = [entry.key for entry in ledger.entries() if entry.kind == "charge"]
     assert keys == ["erm, try 1", "erm, try 2"]
+
+
+@pytest.mark.parametrize("tuned", [False, True])
+def test_a_refused_fit_leaves_nothing_of_an_earlier_one(tmp_path: Path, tuned: bool) -> None:
+    """Else the epsilon of the refused fit would stand beside weights that cost more."""
+    x, y = toy(400)
+    model: Any = PrivateLogisticRegression(epsilon=5.0, classes=(0, 1))
+    if tuned:
+        model = PrivateTuning(model, (0.01, 0.1))
+    model.fit(x, y)
+    model.set_params(**{"estimator__epsilon" if tuned else "epsilon": 0.5})
+    with ledgers(tmp_path, 0.1) as ledger:
+        for _ in range(2):
+            with pytest.raises(BudgetExceeded):
+                model.fit(x, y, ledger=ledger)
+            assert not {"coef_", "weights_", "best_"} & set(vars(model))
+            for use in (model.predict, model.predict_proba, model.decision_function):
+                with pytest.raises(NotFittedError):
+                    use(x)
+            model = clone(model)  # never fitted at all
 
 
 @pytest.mark.parametrize("order", [None, 1024.0])
@@ -172,57 +197,6 @@ def test_random_features_have_length_one_and_make_a_circle_learnable() -> None:
         RandomFeatures(7).fit(x)
 
 
-def test_tuning_learns_each_candidate_and_chooses_on_parts_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A person replaced changes the one model whose part the person is in, or the choice, and nothing else."""
-    seen: list[Any] = []
-    kept = ExponentialMechanism.choose
-    monkeypatch.setattr(ExponentialMechanism, "choose", lambda own, *rest: (seen.append((own, rest[0])), kept(own, *rest))[1])
-    released: list[list[np.ndarray]] = []
-    release = GaussianPerturbation.release
-
-    def watched(self: Any, *rest: Any) -> np.ndarray:
-        found = release(self, *rest)
-        released[-1].append(found)
-        return found
-
-    monkeypatch.setattr(GaussianPerturbation, "release", watched)
-    x, y = toy(300)
-    part = keyed_place(np.arange(300), "pate.erm", 3)
-    model = PrivateTuning(PrivateLogisticRegression("gaussian", 1.0, 1e-5, records=300, random_state=3), (0.01, 0.1))
-    for person in [None, *(int(np.flatnonzero(part == place)[0]) for place in range(3))]:
-        other = x.copy()
-        if person is not None:
-            other[person] = -50
-        released.append([])
-        model.fit(other, y)
-    assert sorted(np.bincount(part)) != [0, 0, 300]
-    for place in range(2):
-        same = [np.array_equal(a, b) for a, b in zip(released[0], released[place + 1], strict=True)]
-        assert same == [place != 0, place != 1]
-    assert all(np.array_equal(a, b) for a, b in zip(released[0], released[3], strict=True))
-    assert np.abs(seen[0][1] - seen[3][1]).max() <= seen[0][0].sensitivity
-    assert model.task_.records == 100
-
-
-def test_tuning_costs_one_model_or_the_choice_whichever_is_more() -> None:
-    x, y = toy(300)
-    for method in ("output", "gaussian"):
-        model = PrivateTuning(PrivateLogisticRegression(method, 0.7, 1e-5, random_state=0), (0.01, 0.1)).fit(x, y)
-        assert np.allclose(model.curve.values, model.mechanism_.curve.values), "the choice costs no more, at any order"
-        assert model.epsilon_at(1e-5) == pytest.approx(0.7, abs=1e-6)
-        assert model.choice_epsilon_ == own_epsilon(model.mechanism_)
-    dear = PrivateTuning(PrivateLogisticRegression("output", 0.7, random_state=0), (0.01, 0.1), choice_epsilon=2.0).fit(x, y)
-    assert dear.epsilon_at(1e-5) == 2.0
-    assert (dear.curve.values > dear.mechanism_.curve.values).all()
-
-
-def test_tuning_finds_the_candidate_that_is_no_nonsense() -> None:
-    x, y = toy(6000)
-    model = PrivateTuning(PrivateLogisticRegression(epsilon=1.0, data_norm=5.0, random_state=1), (1e-3, 1e4)).fit(x, y)
-    assert model.regularisation_ == 1e-3
-    assert model.best_.get_params()["regularisation"] == "auto", "the estimator itself is not changed"
-
-
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
@@ -241,11 +215,6 @@ def test_tuning_finds_the_candidate_that_is_no_nonsense() -> None:
 def test_wrong_parameters_are_told_when_it_is_fitted(changes: dict[str, Any], told: str) -> None:
     with pytest.raises(ParameterError, match=told):
         PrivateLogisticRegression(**{"random_state": 0, **changes}).fit(*toy(50))
-
-
-def test_tuning_needs_candidates() -> None:
-    with pytest.raises(ParameterError, match="two or more, got 1"):
-        PrivateTuning(candidates=(0.1,)).fit(*toy(50))
 
 
 def test_a_fork_cannot_draw_the_same_noise() -> None:

@@ -112,6 +112,17 @@ def test_long_sums_round_less_than_the_bound_says() -> None:
     assert length([c - e for c, e in zip(computed.tolist(), exact, strict=True)]) <= task.rounding()
 
 
+@pytest.mark.parametrize("width", [0.05, 0.005])
+def test_the_solver_gets_around_sharp_corners(width: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shortening the gradient alone takes thousands of steps here, or never gets there: an error that only some data cause."""
+    monkeypatch.setattr("pate.experiments.baselines.erm.solving._STEPS", 300)
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        data = people([random_person(rng, 12) for _ in range(100)])
+        task = Task(HuberHinge(width), 100, 12, 1e-7)
+        assert length(exact_gradient(task, data, minimise(task, data))) <= task.slack()
+
+
 def test_the_solver_tells_a_declared_number_that_is_far_off() -> None:
     data = people([random_person(np.random.default_rng(0), 2) for _ in range(50)])
     with pytest.raises(DataError, match="at least a quarter"):
