@@ -1,8 +1,9 @@
 """A sanitised epsilon out of a ledger: paid for before it is drawn, and drawn once for each state of the ledger.
 
 The key of the charge is made of the ledger's state (the hash of the last row that is no such release) and of the question. So
-the same question in the same state finds the row that is there: the value that was drawn, to be told again for nothing, or a
-charge whose value was lost in a crash, for which nothing is drawn again.
+the same question in the same state finds the row that is there, and nothing is drawn again: its value is told again for nothing
+where the caller names the answers that it is about, and only there. The ledger holds nothing of the votes, not even a hash, and
+the figure of other votes may be below their cost.
 """
 
 from __future__ import annotations
@@ -22,26 +23,34 @@ _PREFIX = "sanitised epsilon "
 
 
 class SanitisedBefore(LedgerError):
-    """The release was charged, but what was drawn is lost. Another one must be paid for anew."""
+    """The release was charged before; its value is lost, or may be about other votes. Another one must be paid for anew."""
 
 
 def release_sanitised(
     sanitiser: Sanitiser, votes: Votes, ledger: Ledger, noise: Noise, *, state: str | None = None, again: bool = False
 ) -> Sanitised:
-    """The epsilon of ``votes``, sanitised: the recorded one if this was drawn before, else charged to the ledger and drawn.
+    """The epsilon of ``votes``, sanitised: charged to the ledger, then drawn; or the recorded one, where ``state`` names it.
 
     ``BudgetExceeded`` if the release does not fit, before noise is drawn. A crash at any point may lose the value, never the
     charge; then this raises :class:`SanitisedBefore`. A simulation draws the same noise again.
 
-    state: hash of a ledger row that says what the release is about; the last row that is no sanitised release unless given.
+    state: hash of the ledger row that settled the answers which ``votes`` gave. Unless given, the release stands behind the
+        last row, which may be about any votes; the same question there raises :class:`SanitisedBefore`.
     again: draw and charge another one, whatever was drawn before. Both stay true; their costs add up.
     """
+    sanitiser.check(votes)
     rows = ledger.entries()
     prefix = _key(sanitiser, noise, state or _state(rows))
     tries = [row for row in rows if row.key is not None and row.key.startswith(prefix)]
     known = _recorded(rows, tries)
     lost = bool(tries) and known is None
     if known is not None and not again:
+        if state is None:
+            raise SanitisedBefore(
+                f"A sanitised epsilon of {sanitiser.queries} queries was drawn in this state of the ledger, "
+                f"{known.epsilon:.4g}, and the ledger does not know for which votes. `pate ledger show` tells it again for "
+                "nothing. For other votes, or another draw, --again (again=True) charges and draws anew."
+            )
         return known
     if lost and noise.mode == "release" and not again:
         raise SanitisedBefore(
@@ -52,7 +61,9 @@ def release_sanitised(
     key = tries[-1].key if resumed else f"{prefix}try {len(tries) + 1}"
     paid = ledger.reserve(sanitiser.curve, sanitiser.facts, key)
     if paid.repeated and not resumed:
-        raise SanitisedBefore("Somebody else is drawing this sanitised epsilon: ask again for the value that they record.")
+        raise SanitisedBefore(
+            "Somebody else is drawing this sanitised epsilon: wait, and ask again (`pate ledger show` tells what they record)."
+        )
     found = sanitiser.draw(votes, noise)
     ledger.settle(paid, sanitiser.curve, {"sanitised": found.to_json()})
     return found

@@ -20,7 +20,7 @@ from pate.errors import ParameterError
 from pate.experiments.accounting import as_noisy_max
 from pate.noise import Noise
 from pate.privacy import smooth
-from pate.privacy.curve import DEFAULT_ORDERS, GridEdgeWarning, RdpCurve, check_delta, epsilons_at_orders
+from pate.privacy.curve import DEFAULT_ORDERS, GridEdgeWarning, RdpCurve, check_delta, delta_beside, epsilons_at_orders
 from pate.privacy.mechanisms import gaussian_rdp
 from pate.privacy.smooth.costs import check_size
 from pate.privacy.smooth.rule import FAILURE_SHARE
@@ -170,12 +170,16 @@ class Sanitiser:
             "settings": self.settings,
         }
 
-    def draw(self, votes: Votes, noise: Noise) -> Sanitised:
-        """Draw the noise. Only after :attr:`curve` has been paid for: every call is a release of its own."""
+    def check(self, votes: Votes) -> None:
+        """Raise ParameterError where these are not the votes that this was planned for. Before anything is charged."""
         if votes.electorate != self.electorate or len(votes) != self.queries:
             raise ParameterError(
                 f"This release was planned for {self.queries} queries and {self.electorate!r}, got {votes!r}. Plan another."
             )
+
+    def draw(self, votes: Votes, noise: Noise) -> Sanitised:
+        """Draw the noise. Only after :attr:`curve` has been paid for: every call is a release of its own."""
+        self.check(votes)
         order = self.chosen.order
         table = cost_tables(self.aggregator, self.electorate, np.array([order]))[0]
         cap = self.queries * float(table.values[table.valid].max())
@@ -185,7 +189,7 @@ class Sanitiser:
             drawn, costs = _draw_gnss(self.chosen, table, votes, noise, self.failure, cap)
         release = float(self.curve.values[np.searchsorted(DEFAULT_ORDERS, order)])
         total = np.clip(costs, 0.0, cap) + release
-        low, estimate, high, bound = epsilons_at_orders(np.array(order), total, self.delta - self.failure).tolist()
+        low, estimate, high, bound = epsilons_at_orders(np.array(order), total, delta_beside(self.delta, self.failure)).tolist()
         answers = curve_ahead(self.aggregator, self.electorate, self.queries)
         independent, alone = (_epsilon(curve, self.delta) for curve in (answers + self.curve, answers))
         return Sanitised(

@@ -180,24 +180,58 @@ def test_what_is_published_survives_json(method: Method) -> None:
 
 def test_drawn_once_for_a_state_of_the_ledger(ledger: Ledger) -> None:
     ask(MECHANISM, VOTES, ledger)
-    made = PLANS["growth"]
+    made, answers = PLANS["growth"], ledger.entries()[-1].hash
     spent = ledger.spent().epsilon
-    first = release_sanitised(made, VOTES, ledger, OSNoise())
+    first = release_sanitised(made, VOTES, ledger, OSNoise(), state=answers)
     paid, rows = ledger.spent().epsilon, len(ledger.entries())
     assert paid > spent
     noise = Counted()
-    assert release_sanitised(made, VOTES, ledger, noise) == first
+    assert release_sanitised(made, VOTES, ledger, noise, state=answers) == first
     assert (noise.drawn, ledger.spent().epsilon, len(ledger.entries())) == (0, paid, rows)
     assert recorded(ledger) == [first]
     # Another one is charged again, and so is the same question after new answers.
-    second = release_sanitised(made, VOTES, ledger, OSNoise(), again=True)
-    assert release_sanitised(made, VOTES, ledger, OSNoise()) == second
+    second = release_sanitised(made, VOTES, ledger, OSNoise(), state=answers, again=True)
+    assert release_sanitised(made, VOTES, ledger, OSNoise(), state=answers) == second
     ask(MECHANISM, VOTES.rows(0, 1), ledger)
     third = release_sanitised(made, VOTES, ledger, OSNoise())
     assert recorded(ledger) == [first, second, third]
     charges = [row for row in ledger.entries() if row.key is not None and row.kind == "reserve"]
     assert len(charges) == 3
     assert len({first.drawn["changes"], second.drawn["changes"], third.drawn["changes"]}) == 3
+
+
+def test_the_figure_of_other_votes_is_never_told(ledger: Ledger) -> None:
+    """Agreed and split votes of one shape in one state of the ledger: what the first cost says nothing of the second."""
+    agreed, split = (Votes([row] * QUERIES, TEACHERS) for row in ([60, 0, 0], [20, 20, 20]))
+    made, noise = PLANS["growth"], Counted()
+    first = release_sanitised(made, agreed, ledger, OSNoise())
+    rows = len(ledger.entries())
+    for votes in (split, agreed):  # a refusal that looked at the votes would tell of them
+        with pytest.raises(SanitisedBefore, match=f"{first.epsilon:.4g}, and the ledger does not know for which votes"):
+            release_sanitised(made, votes, ledger, noise)
+    assert (noise.drawn, len(ledger.entries())) == (0, rows)
+    order = made.settings["order"]
+    truth = cost_tables(MECHANISM, split.electorate, np.array([order]))[0].cost(split.counts).sum()
+    assert first.epsilon < epsilons_at_orders(np.array(order), np.array(truth), made.delta)
+    assert release_sanitised(made, split, ledger, OSNoise(), again=True) == recorded(ledger)[-1] != first
+
+
+def test_votes_that_were_not_planned_for_cost_nothing(ledger: Ledger) -> None:
+    with pytest.raises(ParameterError, match="planned for 60 queries"):
+        release_sanitised(PLANS["growth"], VOTES.rows(0, 5), ledger, OSNoise())
+    assert len(ledger.entries()) == 1
+
+
+def test_two_at_a_time_draw_once(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second has read the ledger before the first wrote to it."""
+    before, noise = ledger.entries(), Counted()
+    first = release_sanitised(PLANS["growth"], VOTES, ledger, OSNoise())
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "entries", lambda self: before)
+        with pytest.raises(SanitisedBefore, match="Somebody else"):
+            release_sanitised(PLANS["growth"], VOTES, ledger, noise)
+    assert not noise.drawn
+    assert recorded(ledger) == [first]
 
 
 def test_another_question_is_another_release(ledger: Ledger) -> None:
@@ -249,10 +283,10 @@ def test_killed_at_any_step_it_is_charged_never_unpaid(
             release_sanitised(PLANS["growth"], VOTES, ledger, first)
     with Ledger.open(place, "ward") as ledger:
         charges = [row for row in ledger.entries() if row.kind == "reserve"]
-        values = recorded(ledger)
+        values, begun = recorded(ledger), ledger.entries()[0].hash
         assert bool(first.drawn) <= len(charges)
         if values:
-            assert release_sanitised(PLANS["growth"], VOTES, ledger, second) == values[0]
+            assert release_sanitised(PLANS["growth"], VOTES, ledger, second, state=begun) == values[0]
             assert not second.drawn
         elif charges:
             with pytest.raises(SanitisedBefore, match="again"):
