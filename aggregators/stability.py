@@ -131,8 +131,10 @@ class SparseVector(Aggregator):
     The proof. Of two neighbours, let U be the queries on which they disagree: there both have distance 0. If no query of U is
     answered, the release is the same function of which queries were refused. Let E be that event. All queries of U before the
     batch halts are refused then, so that at most ``refusals`` of them are compared, and P(not E) <= s = refusals *
-    P(noise - noise >= threshold), under both. Given E the laws have P_E <= P/(1-s) and Q_E >= Q, so that their divergence of
-    order a is at most that of the refusals, plus a/(a-1) log 1/(1-s). And s is the slack.
+    P(noise - noise >= threshold), under both. (With ``refresh`` each noise of the threshold counts by the first query of U that
+    it meets, whose refusal ends its turn; and which query that is was settled before it was drawn.) Given E the laws have
+    P_E <= P/(1-s) and Q_E >= Q, so that their divergence of order a is at most that of the refusals, plus
+    a/(a-1) log 1/(1-s). And s is the slack.
 
     >>> from pate import SimulatedNoise
     >>> stable = SparseVector(threshold_scale=2, query_scale=2, delta=1e-8, refusals=2)
@@ -167,7 +169,8 @@ class SparseVector(Aggregator):
         # Both noises are compared rounded down to their lattices, which may hide a step of the query's.
         at = threshold - 2.0 ** -lattice_bits(self.query_scale)
         tail = log_tail_of_difference(self.law, self.query_scale, self.threshold_scale, at)
-        return self.refusals * math.exp(tail) * _ROUND_UP
+        # A tail too small for a float is not 0.
+        return max(self.refusals * math.exp(tail) * _ROUND_UP, math.ulp(0.0))
 
     def _refusing(self, threshold: int) -> AboveThreshold:
         """Refusals as crossings: -distance + noise > noise - threshold, where the noise is symmetric and has no atoms."""

@@ -6,6 +6,7 @@ most often mis-implemented mechanism of the field: tests/testing/broken_svt.py h
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,6 +16,7 @@ from numpy.typing import ArrayLike
 from pate.arrays import BoolArray, FloatArray, IntArray
 from pate.errors import ParameterError
 from pate.mechanisms.crossings import log_crossing_moments
+from pate.mechanisms.whole_numbers import whole_numbers
 from pate.noise import Noise
 from pate.privacy.curve import DEFAULT_ORDERS, RdpCurve, check_orders
 from pate.privacy.mechanisms import gaussian_rdp, laplace_epsilon, laplace_rdp, pure_dp_rdp
@@ -84,7 +86,7 @@ class AboveThreshold:
         for name, scale in (("threshold_scale", self.threshold_scale), ("query_scale", self.query_scale)):
             positive(scale, f"AboveThreshold {name}")
             check_scale(scale, f"AboveThreshold {name}")
-        if self.threshold != int(self.threshold):
+        if not math.isfinite(self.threshold) or self.threshold != int(self.threshold):
             # The lattices of the noise hold every whole number, so that comparing on them is a rounding of real noise.
             raise ParameterError(f"AboveThreshold threshold must be a whole number, got {self.threshold!r}.")
         whole(self.tops, "AboveThreshold tops", 1)
@@ -98,9 +100,7 @@ class AboveThreshold:
         >>> svt.release(np.array([0, 500, 0, 500, 500]), SimulatedNoise(0))
         Crossings(above=array([False,  True, False,  True, False]), asked=4)
         """
-        given = np.asarray(values)
-        if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
-            raise ParameterError(f"AboveThreshold compares whole numbers [query], got {given.dtype} of shape {given.shape}.")
+        given = whole_numbers(values, "AboveThreshold compares whole numbers [query]")
         # Floats hold both sides without rounding (pate.sampling.Draw.values), so this compares lattice points exactly.
         noisy = given + draw(noise, self.law, self.query_scale, given.size).values
         cuts = self.threshold + draw(noise, self.law, self.threshold_scale, self.tops if self.refresh else 1).values
@@ -136,6 +136,7 @@ class AboveThreshold:
         (0.15, 0.2)
         """
         grid = check_orders(orders)
+        whole(n_queries, "AboveThreshold n_queries", 0)
         if n_queries == 0:
             return RdpCurve.zero(grid)
         tops = min(self.tops, n_queries)

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from pate.arrays import IntArray
 from pate.errors import ParameterError
 from pate.mechanisms.above_threshold import Law, check_law, draw
+from pate.mechanisms.whole_numbers import whole_numbers
 from pate.noise import Noise
 from pate.privacy.curve import DEFAULT_ORDERS, RdpCurve, check_orders
 from pate.privacy.mechanisms import gaussian_rdp, laplace_epsilon, laplace_rdp
@@ -50,9 +51,7 @@ class NoisyCounts:
 
     def release(self, counts: IntArray, noise: Noise) -> IntArray:
         """int64[group] from int64[group]."""
-        given = np.asarray(counts)
-        if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
-            raise ParameterError(f"NoisyCounts takes whole numbers [group], got {given.dtype} of shape {given.shape}.")
+        given = whole_numbers(counts, "NoisyCounts takes whole numbers [group]")
         noisy: IntArray = np.floor(given + draw(noise, self.law, self.scale, given.size).values + 0.5).astype(np.int64)
         return noisy
 

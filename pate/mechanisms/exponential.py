@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from pate.arrays import FloatArray, IntArray
 from pate.errors import ParameterError
 from pate.mechanisms.coins import Coins, fractions_below_best
+from pate.mechanisms.whole_numbers import whole_numbers
 from pate.noise import Noise
 from pate.privacy.curve import DEFAULT_ORDERS, RdpCurve, check_orders
 from pate.privacy.logs import log1mexp
@@ -24,6 +25,8 @@ class _Choice(ABC):
 
     monotonic: between neighbours all scores move the same way, as counts do when a record is added or removed. Then the same
     epsilon allows twice the contrast.
+
+    How many bits a choice takes, and so how long, depends on the scores: whoever is told the choice must not see the clock.
     """
 
     epsilon: float
@@ -42,19 +45,26 @@ class _Choice(ABC):
 
     def choose(self, scores: IntArray, noise: Noise) -> int:
         """The index of one of the whole-number scores, int64[choice]."""
-        given = np.asarray(scores)
-        if given.ndim != 1 or not given.size or given.dtype.kind not in "iu":
-            raise ParameterError(
-                f"{type(self).__name__} chooses by a non-empty list of whole numbers, got {given.dtype} of shape {given.shape}."
-            )
-        return self._choose(given, Coins(noise))
+        return self._choose(self._checked(scores), Coins(noise))
 
     @abstractmethod
     def _choose(self, scores: IntArray, coins: Coins) -> int: ...
 
-    @abstractmethod
     def log_probs(self, scores: IntArray) -> FloatArray:
         """float64[choice]: log-probability of every choice."""
+        given = self._checked(scores)
+        return self._log_probs(self.rate * (given - given.max()).astype(np.float64))
+
+    @abstractmethod
+    def _log_probs(self, log_w: FloatArray) -> FloatArray:
+        """From the log-probability with which each choice is kept, 0 for the best."""
+
+    def _checked(self, scores: IntArray) -> IntArray:
+        rule = f"{type(self).__name__} chooses by a non-empty list of whole numbers"
+        given = whole_numbers(scores, rule, most_bits=61)  # they are compared exactly, and differences stay in range
+        if not given.size:
+            raise ParameterError(f"{rule}, got none.")
+        return given
 
     def cost(self, orders: ArrayLike = DEFAULT_ORDERS) -> RdpCurve:
         """What one choice costs."""
@@ -83,9 +93,8 @@ class ExponentialMechanism(_Choice):
             if coins.exp_minus(below[index]):
                 return index
 
-    def log_probs(self, scores: IntArray) -> FloatArray:
-        weights = self.rate * (scores - scores.max()).astype(np.float64)
-        result: FloatArray = weights - np.log(np.exp(weights).sum())
+    def _log_probs(self, log_w: FloatArray) -> FloatArray:
+        result: FloatArray = log_w - np.log(np.exp(log_w).sum())
         return result
 
     def cost(self, orders: ArrayLike = DEFAULT_ORDERS) -> RdpCurve:
@@ -112,9 +121,8 @@ class PermuteAndFlip(_Choice):
         # The best is accepted when its turn comes, so the loop ends.
         return next(index for index in coins.shuffled(len(below)) if coins.exp_minus(below[index]))
 
-    def log_probs(self, scores: IntArray) -> FloatArray:
+    def _log_probs(self, log_w: FloatArray) -> FloatArray:
         """By the integral over the exponential noise: p_r = w_r * integral of prod_(i != r) (1 - w_i v) dv over [0, 1]."""
-        log_w = self.rate * (scores - scores.max()).astype(np.float64)
         # A polynomial of degree len(scores) - 1 in v: Gauss-Legendre is exact, up to rounding.
         nodes, weights = np.polynomial.legendre.leggauss(max(2, len(log_w) // 2 + 1))
         v = (nodes + 1) / 2

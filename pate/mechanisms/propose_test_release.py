@@ -17,6 +17,7 @@ from pate.errors import ParameterError
 from pate.mechanisms.above_threshold import Law, check_law, draw
 from pate.mechanisms.counts import Neighbours
 from pate.mechanisms.stability import StabilityTest, plurality_distance
+from pate.mechanisms.whole_numbers import whole_numbers
 from pate.noise import Noise
 from pate.privacy.curve import DEFAULT_ORDERS, RdpCurve, check_orders
 from pate.privacy.mechanisms import gaussian_rdp, laplace_rdp
@@ -54,8 +55,9 @@ class ProposeTestRelease:
 
     def release(self, value: int, distance: int, noise: Noise) -> int | None:
         """The noisy value, rounded to a whole number, or None where the test fails. Noise is drawn either way."""
+        given = int(whole_numbers([value], "ProposeTestRelease releases a whole number")[0])
         passed = bool(self.test.passes(np.array([distance]), noise)[0])
-        noisy = math.floor(value + float(draw(noise, self.law, self.scale, 1).values[0]) + 0.5)
+        noisy = math.floor(given + float(draw(noise, self.law, self.scale, 1).values[0]) + 0.5)
         return noisy if passed else None
 
     def cost(self, orders: ArrayLike = DEFAULT_ORDERS) -> RdpCurve:
@@ -76,9 +78,9 @@ def private_mode(counts: IntArray, test: StabilityTest, noise: Noise, neighbours
     >>> [private_mode(np.array(counts), test, SimulatedNoise(0)) for counts in ([900, 80, 20], [41, 40, 9])]
     [0, None]
     """
-    given = np.asarray(counts)
-    if given.ndim != 1 or given.size < 2 or given.dtype.kind not in "iu":
-        raise ParameterError(f"private_mode takes the counts of at least two values, got {given.dtype} of shape {given.shape}.")
+    given = whole_numbers(counts, "private_mode takes whole numbers, the counts of at least two values")
+    if given.size < 2:
+        raise ParameterError(f"private_mode takes the counts of at least two values, got {given.size}.")
     stable = bool(test.passes(plurality_distance(given[None, :], neighbours), noise)[0])
     # Alone at the top, or the chance of a tie that passes is the test's slack; then nothing is said.
     alone = int((given == given.max()).sum()) == 1

@@ -17,6 +17,7 @@ from pate.arrays import BoolArray, FloatArray, IntArray
 from pate.errors import ParameterError
 from pate.mechanisms.above_threshold import Law, check_law, draw
 from pate.mechanisms.counts import Neighbours
+from pate.mechanisms.whole_numbers import whole_numbers
 from pate.noise import Noise
 from pate.privacy.curve import DEFAULT_ORDERS, RdpCurve, check_orders
 from pate.privacy.independent import one_count_bound
@@ -72,7 +73,8 @@ class StabilityTest:
         return self._tail(self.threshold)
 
     def _tail(self, threshold: float) -> float:
-        return math.exp(float(log_tail(self.law, self.scale, threshold))) * _ROUND_UP
+        # A tail too small for a float is not 0.
+        return max(math.exp(float(log_tail(self.law, self.scale, threshold))) * _ROUND_UP, math.ulp(0.0))
 
     def log_pass(self, distances: IntArray) -> tuple[FloatArray, FloatArray]:
         """log-probabilities, float64[query], of passing and of failing at each distance."""
@@ -81,9 +83,10 @@ class StabilityTest:
 
     def passes(self, distances: IntArray, noise: Noise) -> BoolArray:
         """bool[query]: whether each of int64[query] passes."""
-        given = np.asarray(distances)
-        if given.size and (given.dtype.kind not in "iu" or given.min() < 0):
-            raise ParameterError(f"A distance to instability is a whole number of records, not negative; got {given.dtype}.")
+        rule = "A stability test takes distances, whole numbers [query] that are not negative"
+        given = whole_numbers(distances, rule)
+        if given.size and given.min() < 0:
+            raise ParameterError(f"{rule}, got a negative one.")
         return draw(noise, self.law, self.scale, given.size).at_least(given, self.threshold)
 
     def cost(self, orders: ArrayLike = DEFAULT_ORDERS) -> RdpCurve:

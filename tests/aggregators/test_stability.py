@@ -104,6 +104,10 @@ def test_a_sparse_vector_without_its_slack_would_be_caught() -> None:
     assert RdpCurve(claimed.orders, claimed.values).delta(30.0) < truly <= claimed.slack
 
 
+def test_a_slack_too_small_for_a_float_is_not_none() -> None:
+    assert 0 < curve_ahead(SparseVector(0.02, 0.02, 1e-9), ELECTORATE, 3).slack <= 1e-9
+
+
 def test_a_batch_is_paid_for_as_one() -> None:
     mechanism = SparseVector(10, 20, 1e-8, refusals=3)
     one, many = (curve_ahead(mechanism, ELECTORATE, n) for n in (1, 10_000))

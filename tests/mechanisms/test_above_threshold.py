@@ -160,6 +160,8 @@ def test_it_halts_and_says_so() -> None:
     ("change", "message"),
     [
         ({"threshold": 1.5}, "whole number"),
+        ({"threshold": float("nan")}, "whole number"),
+        ({"threshold": float("inf")}, "whole number"),
         ({"tops": 0}, "tops"),
         ({"threshold_scale": 0.0}, "threshold_scale"),
         ({"query_scale": -1.0}, "query_scale"),
@@ -175,6 +177,14 @@ def test_what_is_refused(change: dict[str, Any], message: str) -> None:
 def test_values_must_be_whole() -> None:
     with pytest.raises(ParameterError, match="whole numbers"):
         AboveThreshold(1, 1, 1).release(np.array([0.5]), OSNoise())
+    with pytest.raises(ParameterError, match=r"at most 2\*\*32"):  # beyond, a float would round what noise falls on
+        AboveThreshold(1, 1, 1).release(np.array([1 << 53]), OSNoise())
+
+
+@pytest.mark.parametrize("n_queries", [-3, 2.5])
+def test_a_number_of_queries_must_be_whole(n_queries: Any) -> None:
+    with pytest.raises(ParameterError, match="n_queries must be a whole number"):
+        AboveThreshold(1, 1, 1).cost(n_queries)
 
 
 def test_gaussian_noise_has_no_pure_epsilon() -> None:

@@ -133,6 +133,16 @@ def test_counts_are_rounded_and_unbiased(law: Any) -> None:
     assert noisy.std() == pytest.approx(math.hypot(spread, 1 / math.sqrt(12)), rel=0.05)
 
 
+@pytest.mark.parametrize("kind", CHOICES)
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint64])
+def test_the_type_of_the_scores_does_not_matter(kind: Any, dtype: Any) -> None:
+    scores = np.array([3, 100, 99])
+    np.testing.assert_array_equal(kind(1.0).log_probs(scores.astype(dtype)), kind(1.0).log_probs(scores))
+    wide = np.array([-100, 27, 100])
+    np.testing.assert_array_equal(kind(1.0).log_probs(wide.astype(np.int8)), kind(1.0).log_probs(wide))
+    assert kind(1.0).choose(np.array([0, 2**50]), SimulatedNoise(1)) == 1
+
+
 def test_counts_refuse_what_they_cannot_take() -> None:
     with pytest.raises(ParameterError, match="neighbours"):
         NoisyCounts(1.0, neighbours="any")  # type: ignore[arg-type]

@@ -128,6 +128,33 @@ def test_the_test_decides_as_it_says() -> None:
         assert abs(passed - stated) < 6 * math.sqrt(stated * (1 - stated) / 20_000)
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32, np.uint32, np.uint64])
+def test_the_type_of_the_distances_does_not_matter(dtype: Any) -> None:
+    """Lattice noise has 20 bits after the point: in 32 bits 2,048 would run over, and be far from its neighbour 2,047."""
+    distances = np.array([0, 1, 47, 48, 100, 2047, 2048, 30_000])
+    distances = distances[distances <= np.iinfo(dtype).max]
+    test = StabilityTest(10.0, 1e-6)
+    narrow = test.passes(distances.astype(dtype), SimulatedNoise(0))
+    assert narrow.tolist() == test.passes(distances, SimulatedNoise(0)).tolist()
+    assert narrow[distances >= 100].all()
+
+
+@pytest.mark.parametrize("wrong", [np.array([-1]), np.array([1.5]), np.array([[3]]), np.array([1 << 50])])
+def test_a_distance_is_a_whole_number(wrong: np.ndarray) -> None:
+    with pytest.raises(ParameterError, match="stability test takes distances, whole numbers"):
+        StabilityTest(10.0, 1e-6).passes(wrong, OSNoise())
+
+
+@pytest.mark.parametrize(
+    ("law", "scale", "delta"), [("gaussian", 0.02, 1e-9), ("laplace", 0.001, 1e-9), ("gaussian", 4.0, 5e-324)]
+)
+def test_a_slack_too_small_for_a_float_is_not_none(law: Any, scale: float, delta: float) -> None:
+    """Else a budget without slack would take a mechanism that no Rényi cost holds for."""
+    test = StabilityTest(scale, delta, law)
+    assert 0 < test.slack <= delta
+    assert test.cost(ORDERS).slack > 0
+
+
 def test_the_least_threshold() -> None:
     for wanted in (1, 2, 3, 17, 1000):
         assert least_threshold(lambda at, wanted=wanted: float(at < wanted), 0.5) == wanted
@@ -185,6 +212,12 @@ def test_propose_test_release_adds_the_costs_up() -> None:
     np.testing.assert_allclose(total.values, test.cost(ORDERS).values + ORDERS * (2 / 20) ** 2 / 2)
     assert Fraction(total.slack) == Fraction(test.slack)
     assert ProposeTestRelease(2, test, 20.0, "laplace").cost(ORDERS).values[-1] > test.cost(ORDERS).values[-1]
+
+
+@pytest.mark.parametrize("value", [3.5, 51.0, math.nan, 1 << 40, "51"])
+def test_propose_test_release_refuses_what_noise_would_be_rounded_on(value: Any) -> None:
+    with pytest.raises(ParameterError, match="releases a whole number"):
+        ProposeTestRelease(2, StabilityTest(3.0, 1e-6), 20.0).release(value, 50, OSNoise())
 
 
 def test_propose_test_release_on_a_median() -> None:

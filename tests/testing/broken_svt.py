@@ -35,8 +35,9 @@ class Published:
         """What is published of ``values``: False for below, True or the noisy value for above, to where it halts."""
         z = 0.0 if self.threshold_scale is None else float(noise.laplace(self.threshold_scale, (1,)).values[0])
         told: list[float | bool] = []
-        for value in values:
-            noisy = value if self.query_scale is None else value + float(noise.laplace(self.query_scale, (1,)).values[0])
+        drawn = np.zeros(len(values)) if self.query_scale is None else noise.laplace(self.query_scale, (len(values),)).values
+        for value, more in zip(values, drawn.tolist(), strict=True):
+            noisy = value + more
             above = noisy >= self.threshold + z
             told.append(noisy if above and self.tells_value else above)
             if self.tops is not None and sum(each is not False for each in told) == self.tops:
