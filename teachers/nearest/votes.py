@@ -66,7 +66,7 @@ def nearest_votes(
     features: public features, computed by the workers. They must give a record the same bits whatever records stand beside
         it, as :class:`~pate.features.base.Features` promises; all else in the pass keeps this by construction.
     metric: "euclidean" or "cosine", of features rounded to float32. Of equally near queries the lowest number is taken.
-    report: called with a line before and after the pass.
+    report: called with a line before and after the pass. With ``voters`` declared neither tells how many there are.
 
     The result's ``n_teachers`` is ``voters``, or the number of records (or users) unless given, its ``participation`` the most
     votes of one, which was enforced, and counted, in the pass.
@@ -97,11 +97,13 @@ def nearest_votes(
     rules = _Rules(n_classes, votes_per_record, most, metric)
     work = [Task(task.key, (rules, task.payload), task.placement) for task in tasks]
     if report is not None:
-        report(f"Each {data.unit} votes on at most {most} of {len(x)} queries: {len(work)} tasks")
+        size = "" if voters is not None else f": {len(work)} tasks"  # their number follows from that of the records
+        report(f"Each {data.unit} votes on at most {most} of {len(x)} queries{size}")
     sums = executor.total(count_ballots, work, shared)
     counts, n_voters = checked_counts(sums, (len(x), n_classes), most)
     if report is not None:
-        report(f"{n_voters} {data.unit}s voted: counted, none on more than {most} queries")
+        who = f"{n_voters} {data.unit}s voted" if voters is None else f"The {data.unit}s voted"
+        report(f"{who}: counted, none on more than {most} queries")
     if voters is not None and n_voters > voters:
         raise VotesError(
             f"At most {voters} {data.unit}s were declared to vote, and there are more. Declare a larger number, without "

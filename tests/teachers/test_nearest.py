@@ -226,6 +226,18 @@ def test_report_tells_the_bound() -> None:
     ]
 
 
+@pytest.mark.parametrize("users", [7, 25])
+def test_report_tells_no_count_of_voters_where_their_number_is_declared(users: int) -> None:
+    """One line for all data: a log is read by many."""
+    lines: list[str] = []
+    told = lines.append
+    nearest_votes(records(users=users), queries(), n_classes=N_CLASSES, votes_per_user=2, voters=50, report=told)
+    assert lines == [
+        "Each user votes on at most 2 of 12 queries",
+        "The users voted: counted, none on more than 2 queries",
+    ]
+
+
 def test_parts_do_not_matter() -> None:
     data = records(users=30)
     parts = Partition.by_hash(data, 4, salt="spring")
