@@ -17,7 +17,10 @@ _MOST_VALUES = 24
 
 
 class Scorer(ABC):
-    """Learns from outcomes of both worlds, then scores any outcome. Whatever it does, the bound holds: it is only a choice."""
+    """Learns from outcomes of both worlds, then scores any outcome. Whatever it makes of one, the bound holds: it is only a
+    choice. But a score must depend on its own outcome alone, not on others of a call: the count of an event is binomial only
+    where its runs are independent.
+    """
 
     name: str
     learns = True
@@ -79,10 +82,19 @@ class PlaceByPlace(Scorer):
         return bool(self._names or numbers)
 
     def __call__(self, outcomes: Sequence[Hashable]) -> FloatArray:
+        """Outcomes of another kind, such as a refusal that never came while it learnt, score 0; their neighbours as ever."""
         table = _table(outcomes)
+        if table is not None and table.shape[1] == self._width:
+            return self._of_table(table)
+        alone = ((place, _table([each])) for place, each in enumerate(outcomes))
+        rows = {place: row for place, row in alone if row is not None and row.shape[1] == self._width}
         scores = np.zeros(len(outcomes))
-        if table is None or table.shape[1] != self._width:
-            return scores
+        if rows:
+            scores[list(rows)] = self._of_table(np.concatenate(list(rows.values())))
+        return scores
+
+    def _of_table(self, table: FloatArray) -> FloatArray:
+        scores = np.zeros(len(table))
         for place, ratios in self._names:
             scores += np.array([ratios.get(value, 0.0) for value in table[:, place].tolist()])
         result: FloatArray = scores + (table[:, self._numbers] - self._centre) @ self._weights
@@ -111,6 +123,6 @@ def _table(outcomes: Sequence[Hashable]) -> NDArray[np.float64] | None:
     """float64[run, place], or None where outcomes are no numbers or tuples of numbers, all of one length."""
     try:
         table = np.array([each if isinstance(each, tuple) else (each,) for each in outcomes], dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return table if table.ndim == 2 and np.isfinite(table).all() else None

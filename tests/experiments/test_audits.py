@@ -62,7 +62,7 @@ def broken_rules(report: AuditReport) -> set[str]:
 
 
 def test_an_honest_run_is_not_accused(split: Split) -> None:
-    """Confidence 0.99; the rules have no chance in them but 1e-6. No noise is used twice."""
+    """Confidence 0.99; the rules have no chance in them but 1e-8. No noise is used twice."""
     seeds: list[int] = []
 
     class Watched(Pipeline):

@@ -14,6 +14,7 @@ from pate.errors import ParameterError
 from pate.noise import Noise, OSNoise
 from pate.testing import AuditFailed, audit_mechanism, audit_outcomes
 from pate.testing.audit import Claim, choose_events
+from pate.testing.scores import scorers
 
 GAUSS = RdpCurve.of(lambda orders: orders / 2)
 """The claim of one number of sensitivity 1 with noise of standard deviation 1."""
@@ -117,6 +118,32 @@ def test_outcomes_of_several_kinds_are_told_apart() -> None:
     inside: list[Hashable] = ["refused", (1, 2)] * 60
     report = audit_outcomes(inside, [(1, 2)] * 120, claim=0.1, delta=0.0)
     assert report.lower_bounds[0].refuted
+
+
+def test_a_rare_refusal_does_not_hide_the_runs_beside_it() -> None:
+    """100 audits of one mechanism against itself, 150 runs a world, confidence 0.99: more than 8 alarms, and more than 8 wrong
+    bounds, have probability below 1e-5 each. One run in 200 refuses, mostly none that scouts."""
+    generator = np.random.default_rng(4)
+
+    def draw() -> list[Hashable]:
+        rows = generator.normal(size=(150, 3)).tolist()
+        return ["refused" if late else tuple(row) for row, late in zip(rows, generator.random(150) < 0.005, strict=True)]
+
+    bounds = [audit_outcomes(draw(), draw(), claim=0.5, delta=1e-5).lower_bounds[0] for _ in range(100)]
+    assert binom.sf(8, 100, 0.01) < 1e-5
+    assert sum(each.refuted for each in bounds) <= 8
+    assert sum(each.lower > 0 for each in bounds) <= 8
+
+
+def test_an_outcome_scores_alike_in_any_company() -> None:
+    generator = np.random.default_rng(5)
+    worlds = [[tuple(row) for row in (shift + generator.normal(size=(60, 2))).tolist()] for shift in (0.0, 1.0)]
+    strange: list[Hashable] = ["refused", (1.0,), (1.0, 2.0, 3.0), (math.inf, 0.0), 10**400, None]
+    for scorer in scorers():
+        if scorer.fit(*worlds):
+            together = scorer([*worlds[0], *strange])
+            alone = [scorer([each])[0] for each in (*worlds[0], *strange)]
+            np.testing.assert_allclose(together, alone, rtol=1e-12, atol=1e-12)
 
 
 def test_a_view_finds_what_the_outcome_hides() -> None:

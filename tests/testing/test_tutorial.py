@@ -62,3 +62,20 @@ def test_it_names_the_winner_as_often_as_the_tutorial_says(written: Path, monkey
     said = [int(share) for share in re.findall(r"in (\d+)% of releases against (\d+)%", TUTORIAL.read_text())[0]]
     for kind, share in zip((PermuteAndFlip, LNMax), said, strict=True):
         assert round(100 * float(np.exp(kind(gamma=0.05).outcome_log_probs(counts)[0, 0]))) == share
+
+
+def test_it_runs_in_a_recipe_as_the_tutorial_says(written: Path) -> None:
+    """The page's table in place of the one of the digits, within their budget."""
+    for extra in ("sklearn", "matplotlib", "jinja2"):
+        pytest.importorskip(extra, reason=f"{extra} is not installed (extras 'train' and 'plot')")
+    (table,) = re.findall(r"```toml\n(.*?)```", TUTORIAL.read_text(), re.DOTALL)
+    assert run(written.parent, "-m", "pate.cli", "recipes", "new", "flip.toml", "--like", "digits").returncode == 0
+    recipe = written.with_name("flip.toml")
+    recipe.write_text(re.sub(r"\[aggregator\]\n(.+\n)+", table, recipe.read_text()))
+    command = ("-m", "pate.cli", "run", "flip.toml", "--serial")
+    refused = run(written.parent, *command)
+    assert refused.returncode == 2
+    (check,) = re.findall(r"`pate (check [^`]+--teachers 60[^`]+)`", TUTORIAL.read_text())
+    assert f"Run: pate {check.replace('--set', '-s')}" in refused.stderr
+    done = run(written.parent, *command, "--allow-unverified")
+    assert done.returncode == 0, done.stderr
