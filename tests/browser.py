@@ -50,7 +50,7 @@ return [...document.querySelectorAll("body *:not(script):not(style):not(title):n
 """
 
 
-def wait_for(what: Any, name: str, seconds: float = 15.0) -> None:
+def wait_for(what: Any, name: str, seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < deadline, f"{name} did not come in {seconds} s"

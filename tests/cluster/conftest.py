@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,16 +16,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from ports import free_port
 
 pytest.importorskip("ray", reason="ray is not installed (extra 'ray')")
 
 TOKEN = "a-token-for-the-tests-of-this-folder-and-nothing-else"
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def _answers(url: str) -> bool:

@@ -28,7 +28,7 @@ def test_bench_noise(pate: Pate) -> None:
 
 
 def test_bench_service(pate: Pate) -> None:
-    words = ("--seconds", 0.2, "--rounds", 1, "--batches", "1,20", "--clients", "1,8", "--json")
+    words = ("--seconds", 0.6, "--rounds", 1, "--batches", "1,20", "--clients", "1,8", "--json")
     rows = pate("bench", "service", *words).json
     assert [(row["batch"], row["clients"]) for row in rows] == [(1, 1), (1, 8), (20, 1), (20, 8)]
     assert all(row["answers_lost"] == 0 and row["answers_checked"] > 20 for row in rows)

@@ -67,7 +67,7 @@ def test_training_finds_what_columns_share() -> None:
     trained = learnt(epochs=20, rate=5e-3)
     assert trained > right(asked, labelled) + 0.05
     assert trained > learnt(epochs=1, rate=1e-9) + 0.05
-    assert trained > 0.95
+    assert trained > 0.85
 
 
 def test_about_the_asked_share_of_columns_is_taken_from_others() -> None:

@@ -134,7 +134,7 @@ def test_closing_answers_what_waits_and_takes_no_more(tmp_path: Path) -> None:
     source.go.clear()
     source.held.clear()
     futures: list[Future[list[int]]] = [service.submit("ann", "0", [0])]
-    assert source.held.wait(10)
+    assert source.held.wait(60)
     futures.append(service.submit("ann", "1", [1]))
     closing = threading.Thread(target=service.close)
     closing.start()

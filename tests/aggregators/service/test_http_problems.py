@@ -154,7 +154,7 @@ def test_a_body_in_chunks_is_read(web: Web) -> None:
 def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
     def slowly() -> Iterator[bytes]:
         yield b'{"key": "slow",'
-        time.sleep(1.0)
+        time.sleep(3.0)
         yield b' "ids": [2]}'
 
     with web_service(tmp_path, HttpSettings(body_seconds=0.2)) as web:

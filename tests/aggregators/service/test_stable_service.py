@@ -52,7 +52,7 @@ def test_requests_that_wait_together_are_batches_of_their_own(tmp_path: Path) ->
         source.go.clear()
         source.held.clear()
         first = service.submit("ann", "0", [9])
-        assert source.held.wait(10)
+        assert source.held.wait(60)
         unstable, stable = service.submit("ann", "1", list(range(5))), service.submit("bob", "1", [5, 6, 7, 8])
         source.go.set()
         assert first.result(10) == [0]
