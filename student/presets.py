@@ -111,7 +111,7 @@ PRESETS: Mapping[str, Mapping[str, Settings]] = MappingProxyType(
             "kddcup99": {"ridge": 10.0},
         },
         "proportions": {
-            "fashion-mnist": {"features": LINEAR_FEATURES, "cells": CELLS_OF_CLOTHES, "ridge": 1.5},
+            "fashion-mnist": {"features": LINEAR_FEATURES, "cells": CELLS_OF_CLOTHES, "votes": 10, "ridge": 1.5},
             **_on_tables({"features": "standardise", "cells": "standardise"}),
             "diabetes": {"features": "identity"},
         },

@@ -185,6 +185,13 @@ def _misfits(recipe: RunRecipe) -> Iterator[str]:
     fewest = min(recipe.queries.counts)
     if recipe.teachers.nearest and recipe.teachers.votes_per_record > fewest:
         yield f"teachers.votes_per_record: at most the {fewest} queries of a round, got {recipe.teachers.votes_per_record}"
+    if recipe.teachers.nearest and recipe.student.model == "proportions":
+        believed = make_student(recipe.student, 0).settings()["votes"]
+        if believed != recipe.teachers.votes_per_record:
+            yield (
+                f"student.votes: {believed}, but teachers.votes_per_record is {recipe.teachers.votes_per_record}; the student "
+                "must know in how many cells a record votes"
+            )
     if rounds == 1 and type(mechanism).against is not Aggregator.against:
         yield (
             f"queries.rounds: {recipe.aggregator.name} compares the teachers with a student, which learns from a first round; "

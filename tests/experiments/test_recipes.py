@@ -55,6 +55,14 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "delta 1": ({"privacy": {"delta": 1.0}}, r"privacy\.delta: input should be less than 1, got 1\.0"),
     "a password": ({"privacy": {"ledger": "postgresql+psycopg://me:secret@host/db"}}, "it must hold no password"),
     "budget beyond reach": ({"privacy": {"epsilon": 1e-9, "delta": 1e-300}}, "privacy: "),
+    "a student that counts other votes": (
+        {
+            "teachers": {"model": "nearest", "votes_per_record": 3, "voters": 999, "count": None},
+            "aggregator": {"name": "noisy-histogram", "sigma": 3.0},
+            "student": {"model": "proportions", "preset": None, "votes": 2},
+        },
+        r"student\.votes: 2, but teachers\.votes_per_record is 3",
+    ),
     "unknown data set": ({"data": {"source": "minst"}}, "data: 'minst' is no known dataset source"),
     "unknown protocol": ({"data": {"source": "mnist", "protocol": "C"}}, "mnist protocol must be A or B, got 'C'"),
     "option of another": ({"data": {"source": "digits", "protocol": "A"}}, "data: digits: unknown parameter 'protocol'"),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from pate.errors import ParameterError, StudentError
 from pate.release import ABSTAIN, Electorate, Release
@@ -22,14 +23,14 @@ def _world(seed: int = 0, n: int = 2000) -> tuple[np.ndarray, np.ndarray]:
     return x, (x[:, 0] + 0.3 * x[:, 1] > 0).astype(np.int64)
 
 
-def _histogram(x: np.ndarray, y: np.ndarray, centres: np.ndarray, sigma: float, seed: int = 1) -> Release:
+def _histogram(x: np.ndarray, y: np.ndarray, centres: np.ndarray, sigma: float, seed: int = 1, votes: int = 1) -> Release:
     """What 'noisy-histogram' would release of votes on the nearest centres."""
-    cell = ((x[:, None] - centres[None]) ** 2).sum(axis=2).argmin(axis=1)
+    cells = ((x[:, None] - centres[None]) ** 2).sum(axis=2).argsort(axis=1)[:, :votes]
     counts = np.zeros((len(centres), 2))
-    np.add.at(counts, (cell, y), 1)
+    np.add.at(counts, (cells.ravel(), y.repeat(votes)), 1)
     noisy = counts + np.random.default_rng(seed).normal(0, sigma, counts.shape)
     mechanism = {"aggregator": "noisy-histogram", "sigma": sigma}
-    return Release(noisy.argmax(axis=1), Electorate(len(x), 2, 1), mechanism, "simulation", noisy)
+    return Release(noisy.argmax(axis=1), Electorate(len(x), 2, votes), mechanism, "simulation", noisy)
 
 
 def test_it_tells_records_of_one_cell_apart() -> None:
@@ -56,19 +57,35 @@ def test_winners_alone_are_learnt_from_too_and_abstentions_skipped() -> None:
 @pytest.mark.parametrize("winners", [False, True])
 def test_the_gradient_is_the_loss_s_own(winners: bool) -> None:
     rng = np.random.default_rng(3)
-    shares = rng.dirichlet(np.ones(3), size=20)
-    cell_of = rng.integers(0, 4, size=20)
+    means = rng.dirichlet(np.ones(3), size=4)
     counts = np.eye(3)[[0, 1, 2, 0]] if winners else rng.normal(5, 3, size=(4, 3))
     variance = None if winners else rng.uniform(1, 5, size=4)
-    cells = Cells(cell_of, np.bincount(cell_of, minlength=4).astype(float), counts, np.full(4, 15.0), variance)
-    _, slope = cell_loss(cells, shares)
+    cells = Cells(sparse.csr_array(np.ones((4, 20))), counts, np.full(4, 15.0), variance)
+    _, slope = cell_loss(cells, means)
     step = 1e-6
-    for place in ((0, 0), (7, 2), (19, 1)):
-        moved = shares.copy()
+    for place in ((0, 0), (2, 2), (3, 1)):
+        moved = means.copy()
         moved[place] += step
-        assert (cell_loss(cells, moved)[0] - cell_loss(cells, shares)[0]) / step == pytest.approx(
-            slope[place], rel=1e-3, abs=1e-4
-        )
+        found = (cell_loss(cells, moved)[0] - cell_loss(cells, means)[0]) / step
+        assert found == pytest.approx(slope[place], rel=1e-3, abs=1e-4)
+
+
+def test_overlapping_cells_of_several_votes_are_understood() -> None:
+    """Each record votes on its three nearest of 30 queries: told so, the student is right; told of one, its cells are wrong."""
+    public, truth = _world(0)
+    private, labels = _world(1, 5000)
+    rows = np.random.default_rng(2).choice(len(public), 30, replace=False)
+    release = _histogram(private, labels, public[rows], SIGMA, votes=3)
+    told, untold = (Proportions(features="identity", votes=votes).fit(public, release, rows, show="none") for votes in (3, 1))
+    assert told.score(public, truth) > 0.97
+    assert told.record["history"][-1]["loss"] < untold.record["history"][-1]["loss"]
+
+
+def test_more_votes_than_queries_are_refused() -> None:
+    public, truth = _world(0, 50)
+    release = _histogram(public, truth, public[:4], SIGMA)
+    with pytest.raises(StudentError, match="at most the number of queries, 4, got 5"):
+        Proportions(features="identity", votes=5).fit(public, release, np.arange(4), show="none")
 
 
 def test_it_is_kept_in_a_file(tmp_path: Path) -> None:
