@@ -14,6 +14,7 @@ from pate.experiments.reproduce.studies import DPSGD, ERM, PAPER, RECORDS, ROUND
 _COLOURS = {RECORDS: BLUE, TEACHERS: ORANGE, PAPER: RED, DPSGD: GREEN, ERM: PURPLE, ROUNDS: SKY}
 _DASHES = {"": "-", "A": "-", "B": "--"}
 _MARKERS = ("^", "v", "s", "D", "P")
+_PRIVATE, _PUBLISHED = "(private)", "(published)"
 _AXES = {"teachers": "teachers, sigma = 0.16 of their number", "sigma": "sigma, 250 teachers"}
 
 
@@ -58,18 +59,24 @@ def _against_epsilon(study: Study, result: StudyResult, path: Path) -> Path:
     for marker, what in zip(_MARKERS, dict.fromkeys(each.what for each in study.published), strict=False):
         points = [each for each in study.published if each.what == what]
         axes.plot(
-            [p.epsilon for p in points], [scale * p.accuracy for p in points], marker, color=GREY, label=f"{what} (published)"
+            [p.epsilon for p in points], [scale * p.accuracy for p in points], marker, color=GREY, label=f"{what} {_PUBLISHED}"
         )
-    axes.plot([], [], "*", color="black", alpha=0.6, label="same, data-dependent exact (private)")
-    axes.plot([], [], "x", color="black", alpha=0.6, label="same, bound of 2018 (private)")
+    axes.plot([], [], "*", color="black", alpha=0.6, label=f"same runs, data-dependent exact {_PRIVATE}")
+    axes.plot([], [], "x", color="black", alpha=0.6, label=f"same runs, bound of 2018 {_PRIVATE}")
     log_scale(axes)
     axes.set_xlabel(f"epsilon at delta = {result.delta:g}; circles: publishable")
     axes.set_ylabel("test accuracy, %" if study.metric == "accuracy" else "area under the curve")
     axes.set_title(f"{study.title}: mean of {len(result.seeds)} seeds, bars from least to most", fontsize=10)
     axes.grid(alpha=0.3)
-    axes.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    entries = sorted(zip(*axes.get_legend_handles_labels(), strict=True), key=lambda entry: _kind(entry[1]))
+    axes.legend(*zip(*entries, strict=True), frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
     save_figure(figure, path)
     return path
+
+
+def _kind(label: str) -> int:
+    """The order in the legend: our lines, our private figures, what others published."""
+    return 2 if label.endswith(_PUBLISHED) else 1 if label.endswith(_PRIVATE) else 0
 
 
 def _trade_off(cases: Sequence[Found], sweep: str, path: Path) -> Path:
@@ -77,17 +84,24 @@ def _trade_off(cases: Sequence[Found], sweep: str, path: Path) -> Path:
     figure = new_figure(6.4, 5.2)
     above, below = figure.subplots(2, 1, sharex=True)
     x = [case.value for case in cases]
-    above.plot(x, [100 * mean(point.accuracy for point in case.points) for case in cases], "o-", color=BLUE)
+    shares = [[100 * point.accuracy for point in case.points] for case in cases]
+    middle = [mean(each) for each in shares]
+    spread = [[mean(s) - min(s) for s in shares], [max(s) - mean(s) for s in shares]]
+    above.errorbar(x, middle, yerr=spread, fmt="o-", color=BLUE, capsize=3)
     above.set_ylabel("student's accuracy, %")
-    for attribute, style, label in (
-        ("epsilon", "o-", "data-independent, publishable"),
-        ("epsilon_2018", "x:", "data-dependent, bound of 2018 (private)"),
-        ("epsilon_dependent", "*--", "data-dependent, exact (private)"),
+    above.set_title(f"mean of {len(cases[0].points)} seeds, bars from least to most", fontsize=10)
+    for attribute, style, colour, label in (
+        ("epsilon", "o-", BLUE, "data-independent, publishable"),
+        ("epsilon_2018", "x:", RED, f"data-dependent, bound of 2018 {_PRIVATE}"),
+        ("epsilon_dependent", "*--", GREEN, f"data-dependent, exact {_PRIVATE}"),
     ):
         values = [[getattr(point, attribute) for point in case.points] for case in cases]
         if all(value is not None for each in values for value in each):
-            below.plot(x, [mean(each) for each in values], style, label=label)
-    below.set_yscale("log")
+            means = [mean(each) for each in values]
+            # What is 0 to the last bit has no place on this axis: say so, where a line would only end.
+            zeros = ", ".join(f"{value:g}" for value, each in zip(x, means, strict=True) if value and not each)
+            below.plot(x, means, style, color=colour, label=f"{label}, 0 at {zeros}" if zeros else label)
+    log_scale(below, "y")
     log_scale(below)
     below.set_ylabel("epsilon")
     below.set_xlabel(_AXES[sweep])

@@ -19,6 +19,7 @@ from pate.experiments.baselines.dpsgd.launch import launch_dpsgd
 from pate.experiments.baselines.erm.launch import launch_erm
 from pate.experiments.pipeline.folder import RESULT, RunFolder
 from pate.experiments.pipeline.launch import launch
+from pate.experiments.pipeline.store import private_folder
 from pate.experiments.pipeline.summary import environment
 from pate.experiments.recipes.checking import with_noise
 from pate.experiments.recipes.model import DpsgdRecipe, ErmRecipe, RunRecipe
@@ -29,6 +30,7 @@ from pate.progress import Show
 
 SEEDS = (0, 1, 2)
 _SELF_SUPERVISED = "contrastive"
+_CODE, _UNKNOWN = "code.txt", "unknown"
 
 
 class _Facts(BaseModel):
@@ -36,7 +38,10 @@ class _Facts(BaseModel):
 
 
 class Point(_Facts):
-    """One run. Epsilons are of a simulation on public benchmark data: what a release would cost."""
+    """One run. Epsilons are of a simulation on public benchmark data: what a release would cost.
+
+    commit: of the code that ran; several where a run was stopped and went on later. None in files from before it was kept.
+    """
 
     seed: int
     accuracy: float
@@ -49,6 +54,7 @@ class Point(_Facts):
     epsilon_2018: float | None
     labels_right: float | None
     seconds: float
+    commit: str | None = None
 
 
 class Found(_Facts):
@@ -66,7 +72,10 @@ class Found(_Facts):
 
 
 class StudyResult(_Facts):
-    """What `pate reproduce` found, and by what it was found."""
+    """What `pate reproduce` found, and by what it was found.
+
+    commit: of the code that wrote this; runs that an earlier one had finished say so in their points.
+    """
 
     format: Literal["pate-study"] = "pate-study"
     study: str
@@ -79,6 +88,15 @@ class StudyResult(_Facts):
     machine: str
     environment: dict[str, str]
     cases: list[Found]
+
+    @property
+    def code(self) -> str:
+        return named_code(self.commit, self.changed_since_commit)
+
+    @property
+    def code_of_runs(self) -> list[str]:
+        """Each code that made some of the points."""
+        return list(dict.fromkeys(point.commit or self.code for case in self.cases for point in case.points))
 
     @classmethod
     def read(cls, path: Path) -> StudyResult:
@@ -109,7 +127,7 @@ def run_study(
     show: Show = "auto",
     say: Callable[[str], None] = lambda _: None,
 ) -> StudyResult:
-    """Runs that are finished in ``out`` are found there and not done again."""
+    """Runs that are finished in ``out`` are found there and not done again; each point says by which code it was made."""
     cases = cases_of(study, quick)
     found = []
     commit, changed = code_state()
@@ -117,19 +135,19 @@ def run_study(
         results = []
         for seed in seeds:
             say(f"{study.name} [{number}/{len(cases)}] {_told(case)}, seed {seed}")
-            results.append(_run(case, seed, data, out, executor, show))
+            results.append(_run(case, seed, data, out, executor, show, named_code(commit, changed)))
         found.append(
             Found(
                 **{key: getattr(case, key) for key in ("line", "recipe", "kind", "protocol", "sweep", "value")},
                 changes=dict(case.changes),
-                mechanism=results[0].privacy.mechanism,
-                points=[_point(result, seed) for result, seed in zip(results, seeds, strict=True)],
+                mechanism=results[0][0].privacy.mechanism,
+                points=[_point(result, seed, code) for (result, code), seed in zip(results, seeds, strict=True)],
             )
         )
     return StudyResult(
         study=study.name,
         quick=quick,
-        delta=results[0].privacy.delta,
+        delta=results[0][0].privacy.delta,
         seeds=list(seeds),
         commit=commit,
         changed_since_commit=changed,
@@ -167,25 +185,34 @@ def tables_of(case: Case, seed: int) -> dict[str, Any]:
     return tables
 
 
-def _run(case: Case, seed: int, data: Path | None, out: Path, executor: Executor | None, show: Show) -> Result:
-    """A finished run is read, not gone through again: its times are those of the work."""
+def _run(
+    case: Case, seed: int, data: Path | None, out: Path, executor: Executor | None, show: Show, code: str
+) -> tuple[Result, str]:
     tables, subject = tables_of(case, seed), f"the case {_told(case)!r}"
     if case.kind == "dpsgd":
         baseline = check_recipe(tables, subject, DpsgdRecipe)
-        return _finished(baseline, out) or launch_dpsgd(baseline, data=data, out=out, show=show).result
+        return _kept(baseline, out, code, lambda: launch_dpsgd(baseline, data=data, out=out, show=show).result)
     if case.kind == "erm":
         linear = check_recipe(tables, subject, ErmRecipe)
-        return _finished(linear, out) or launch_erm(linear, data=data, out=out, show=show).result
+        return _kept(linear, out, code, lambda: launch_erm(linear, data=data, out=out, show=show).result)
     recipe = with_noise(check_recipe(tables, subject))
-    return _finished(recipe, out) or launch(recipe, data=data, out=out, executor=executor, show=show).result
+    return _kept(recipe, out, code, lambda: launch(recipe, data=data, out=out, executor=executor, show=show).result)
 
 
-def _finished(recipe: RunRecipe, out: Path) -> Result | None:
+def _kept(recipe: RunRecipe, out: Path, code: str, go: Callable[[], Result]) -> tuple[Result, str]:
+    """A finished run is read, not gone through again: its times are those of the work, and its code is the one of then."""
     folder = RunFolder(recipe, out)
-    return Result.read(folder.path) if folder.file(RESULT).exists() else None
+    note, begun = folder.file(_CODE), folder.path.exists()
+    before = note.read_text("utf-8").split("\n") if note.exists() else [_UNKNOWN] if begun else []
+    if folder.file(RESULT).exists():
+        return Result.read(folder.path), "; ".join(before)
+    private_folder(folder.path)
+    made_by = list(dict.fromkeys([*before, code]))
+    write_text(note, "\n".join(made_by))
+    return go(), "; ".join(made_by)
 
 
-def _point(result: Result, seed: int) -> Point:
+def _point(result: Result, seed: int, code: str) -> Point:
     test, privacy = result.evaluation, result.privacy
     assert test is not None  # every benchmark has one
     private = privacy.private_published or {}
@@ -205,6 +232,7 @@ def _point(result: Result, seed: int) -> Point:
         epsilon_2018=private.get("theorem6"),
         labels_right=None if result.label_noise is None else result.label_noise.right,
         seconds=result.seconds,
+        commit=code,
     )
 
 
@@ -212,14 +240,21 @@ def machine() -> str:
     return f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}"
 
 
-def code_state() -> tuple[str, bool]:
+def named_code(commit: str, changed: bool) -> str:
+    return f"{commit}, with changes not yet committed" if changed else commit
+
+
+def code_state(file: Path = Path(__file__)) -> tuple[str, bool]:
     """The commit of the checkout that this package is in, and whether its code was changed since; unknown without one."""
-    here = Path(__file__).resolve().parent
+    here = file.resolve()
 
     def git(*words: str) -> str:
-        return subprocess.run(["git", "-C", str(here), *words], capture_output=True, text=True, check=True).stdout.strip()
+        run = subprocess.run(["git", "-C", str(here.parent), *words], capture_output=True, text=True, check=True)
+        return run.stdout.strip()
 
     try:
-        return git("rev-parse", "HEAD"), bool(git("status", "--porcelain", "--untracked-files=no", "--", ":/*.py", ":/*.toml"))
+        git("ls-files", "--error-unmatch", "--", here.name)  # else it was installed somewhere inside another project's checkout
+        code = (":/*.py", ":/*.toml", ":/*.npz")  # the table of bounds is code, too
+        return git("rev-parse", "HEAD"), bool(git("status", "--porcelain", "--untracked-files=no", "--", *code))
     except (OSError, subprocess.CalledProcessError):
-        return "unknown", False
+        return _UNKNOWN, False

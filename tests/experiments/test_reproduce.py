@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +19,10 @@ from pate.errors import DataError, ParameterError
 from pate.execution import Serial
 from pate.experiments.recipes.model import DpsgdRecipe, ErmRecipe
 from pate.experiments.recipes.reading import check_recipe
+from pate.experiments.reproduce import running
 from pate.experiments.reproduce.drawing import draw_study
 from pate.experiments.reproduce.page import headline, reached, spread, write_headline, write_page
-from pate.experiments.reproduce.running import StudyResult, cases_of, run_study, tables_of, write_study
+from pate.experiments.reproduce.running import StudyResult, cases_of, code_state, run_study, tables_of, write_study
 from pate.experiments.reproduce.studies import DPSGD, STUDIES, TEACHERS, Case, Study, Target, studies_named
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -85,6 +89,52 @@ def test_a_study_runs_goes_on_and_is_written(tmp_path: Path) -> None:
     assert readme.read_text().endswith("<!-- end of results -->\nmore\n")
     assert reached(TINY, result, TINY.targets[0]) == pytest.approx(sum(p.accuracy for p in first.points) / 2)
     assert reached(TINY, result, TINY.targets[1]) is None, "no case costs so little"
+
+
+def test_a_run_that_is_found_keeps_the_commit_that_made_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a page would state the figures of earlier code as those of the newest."""
+    one = replace(TINY, cases=TINY.cases[1:2], targets=())
+    settings: dict[str, Any] = {"data": None, "out": tmp_path / "runs", "executor": Serial(), "show": "none"}
+    found = []
+    for commit, changed, seeds in (("a" * 40, False, (0,)), ("b" * 40, True, (0, 1))):
+        monkeypatch.setattr(running, "code_state", lambda state=(commit, changed): state)
+        found.append(run_study(one, **settings, seeds=seeds))
+    first, second = found
+    changed_since = f"{'b' * 40}, with changes not yet committed"
+    assert [point.commit for point in first.cases[0].points] == ["a" * 40]
+    assert [point.commit for point in second.cases[0].points] == ["a" * 40, changed_since]
+    assert f"\nCommit {'a' * 12}; seeds 0; " in write_page([first], tmp_path).read_text()
+    told = f"\nCommits {'a' * 12}; {'b' * 12}, with changes not yet committed; seeds 0, 1; "
+    assert told in write_page([second], tmp_path).read_text()
+
+    (run,) = (path for path in (tmp_path / "runs").glob("digits-*") if "b" * 40 in (path / "code.txt").read_text())
+    (run / "result.json").unlink()  # stopped, and gone on with by other code
+    monkeypatch.setattr(running, "code_state", lambda: ("c" * 40, False))
+    again = run_study(one, **settings, seeds=(1,))
+    assert again.cases[0].points[0].commit == f"{changed_since}; {'c' * 40}"
+    (run / "code.txt").unlink()  # a run of `pate run`, which keeps no such note
+    assert run_study(one, **settings, seeds=(1,)).cases[0].points[0].commit == "unknown"
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_the_commit_is_of_the_checkout_that_holds_the_code(tmp_path: Path) -> None:
+    """Not of a project in whose folder the package happens to be installed."""
+
+    def git(*words: str) -> str:
+        identity = ("-c", "user.name=somebody", "-c", "user.email=somebody@example.org")
+        run = subprocess.run(["git", "-C", str(tmp_path), *identity, *words], capture_output=True, text=True, check=True)
+        return run.stdout.strip()
+
+    code, installed = tmp_path / "code.py", tmp_path / "installed.py"
+    code.write_text("a = 1\n")
+    git("init", "-q")
+    git("add", "code.py")
+    git("commit", "-qm", "one")
+    installed.write_text("b = 2\n")
+    assert code_state(code) == (git("rev-parse", "HEAD"), False)
+    assert code_state(installed) == ("unknown", False)
+    code.write_text("a = 2\n")
+    assert code_state(code) == (git("rev-parse", "HEAD"), True)
 
 
 def test_quick_takes_the_last_budget_of_each_line() -> None:
