@@ -47,6 +47,7 @@ def plot_account(report: Account, path: Path) -> None:
     axes.set_ylabel(f"epsilon at delta = {report.delta:g}")
     axes.set_title(f"{report.aggregator!r}, {report.votes.n_teachers} teachers", fontsize=11)
     axes.set_xlim(0, len(report.votes))
+    whole_numbers(axes.xaxis)
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
     axes.legend(frameon=False, fontsize=9)
@@ -111,13 +112,19 @@ def plot_history(history: Sequence[Mapping[str, Any]], title: str, path: Path) -
     save_figure(figure, path)
 
 
-def log_scale(axes: Any) -> None:
-    """The horizontal axis logarithmic, with the numbers that people read: 0.05, 0.1, 0.2, 0.5, 1."""
+def log_scale(axes: Any, which: str = "x") -> None:
+    """The horizontal (or the "y") axis logarithmic, with the numbers that people read: 0.05, 0.1, 0.2, 0.5, 1."""
     ticker: Any = require("matplotlib.ticker", "plot")
-    axes.set_xscale("log")
-    axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
-    axes.xaxis.set_major_formatter(ticker.StrMethodFormatter("{x:g}"))
-    axes.xaxis.set_minor_locator(ticker.NullLocator())
+    axes.set(**{f"{which}scale": "log"})
+    axis = getattr(axes, f"{which}axis")
+    axis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(ticker.StrMethodFormatter("{x:g}"))
+    axis.set_minor_locator(ticker.NullLocator())
+
+
+def whole_numbers(axis: Any) -> None:
+    """Marks of an axis (``axes.xaxis``) at whole numbers alone, for what is counted."""
+    axis.get_major_locator().set_params(integer=True)
 
 
 def new_figure(width: float, height: float) -> Figure:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pate.experiments.plots import new_figure, save_figure
+from pate.experiments.plots import new_figure, save_figure, whole_numbers
 from pate.experiments.results import Result
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def _epsilon(result: Result) -> Figure:
     axes.axhline(privacy.budget_epsilon, color=GREY, linewidth=1, linestyle=":")
     axes.annotate("budget", (queries[0], privacy.budget_epsilon), fontsize=8, color=GREY, va="bottom")
     axes.set_xlabel(privacy.curve.over)
+    whole_numbers(axes.xaxis)
     axes.set_ylabel(f"epsilon at delta = {privacy.delta:g}")
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
@@ -61,6 +62,7 @@ def _consensus(result: Result) -> Figure:
     axes.bar(edges[:-1], result.consensus.counts, width=np.diff(edges), align="edge", color=ORANGE, edgecolor="white")
     axes.set_xlabel("share of the votes for the winner, %")
     axes.set_ylabel("queries")
+    whole_numbers(axes.yaxis)
     axes.set_title(f"How far the teachers agreed ({_PRIVATE})", fontsize=10, color=RED)
     axes.grid(axis="y", alpha=0.3)
     return figure
@@ -84,6 +86,7 @@ def _labels(result: Result) -> Figure:
         start += count
     axes.set_yticks([])
     axes.set_xlim(0, asked)
+    whole_numbers(axes.xaxis)
     axes.set_xlabel("queries asked")
     axes.legend(frameon=False, fontsize=9, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     return figure

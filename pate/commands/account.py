@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pate.experiments.sanitising import Sanitised
 
 VoteFile = Annotated[
-    Path, typer.Argument(metavar="VOTES", help="Integer array [query, class]: .npy, or .npz under the name 'counts'.")
+    Path, typer.Argument(metavar="VOTES", help="Integer array, queries by classes: .npy, or .npz under the name 'counts'.")
 ]
 
 

@@ -10,6 +10,7 @@ import typer
 from pate.commands.options import Json, print_json
 from pate.commands.run import Changes, RecipeName
 from pate.commands.settings import parse_changes
+from pate.commands.trouble import in_words
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -61,5 +62,6 @@ def new(
     """Write a commented recipe for your own data, to be filled in."""
     from pate.experiments.recipes.catalogue import write_new
 
-    write_new(file, like)
+    with in_words(lambda: "No recipe was written."):
+        write_new(file, like)
     typer.echo(f"{file}: fill it in, then: pate recipes show {file}, pate run {file}")

@@ -123,7 +123,9 @@ def train(
     preset: Annotated[str | None, typer.Option("--preset", help="Settings known to work; see `pate student models`.")] = None,
     settings: Annotated[
         list[str],
-        typer.Option("--set", "-s", metavar="KEY=VALUE", help="A setting, before the preset's; lists as JSON; repeatable."),
+        typer.Option(
+            "--set", "-s", metavar="KEY=VALUE", help="A setting, in place of the preset's; lists as JSON; repeatable."
+        ),
     ] = [],  # noqa: B006
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="The same seed gives the same student.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there already.")] = False,
@@ -161,7 +163,7 @@ def predict(
     model: Annotated[Path, typer.Option("--model", "-m", help="The file of `pate student train`.")],
     x: Annotated[Path, typer.Option("--x", help="Inputs of the shape learnt from: .npy, or .npz with an array x.")],
     out: Annotated[Path, typer.Option("--out", help="The file for the predictions: .npy, or .npz.")],
-    proba: Annotated[bool, typer.Option("--proba", help="How likely each class is, [record, class].")] = False,
+    proba: Annotated[bool, typer.Option("--proba", help="How likely each class is: records by classes.")] = False,
     allow: Allow = [],  # noqa: B006
     json: Json = False,
 ) -> None:
@@ -195,7 +197,7 @@ def show(
     from pate.experiments.student_jobs import stored
 
     with in_words(lambda: "Nothing was shown."):
-        facts = stored(file)
+        facts = stored(_there(file))
     if plot is not None:
         from pate.experiments.plots import plot_history
 
@@ -211,7 +213,15 @@ def show(
 def _load(path: Path, allow: list[str]) -> Student:
     from pate.student.base import Student
 
-    return Student.load(path, allow)
+    return Student.load(_there(path), allow)
+
+
+def _there(path: Path) -> Path:
+    from pate.errors import DataError
+
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such file. `pate student train` writes one.")
+    return path
 
 
 def _print_facts(facts: dict[str, Any], file: str) -> None:

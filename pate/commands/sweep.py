@@ -44,7 +44,7 @@ def sweep(
 ) -> None:
     """Try settings of a recipe. Every trial on private votes is charged, and a sweep that the budget does not cover is refused.
 
-    Example: pate sweep adult --grid aggregator.sigma=500,600,800 --seeds 3
+    Example: pate sweep adult --grid aggregator.sigma=700,800,1000 --seeds 3
     """
     from pate.experiments.recipes.reading import find_recipe
     from pate.experiments.reports.sweep_plot import plot_sweep

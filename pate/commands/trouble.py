@@ -21,10 +21,18 @@ def in_words(next_step: Callable[[], str]) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        typer.echo(f"pate: Stopped. {next_step()}", err=True)
-        raise typer.Exit(130) from None  # as shells count a process that SIGINT ended
+        raise _stopped(next_step()) from None
     except OSError as error:
         raise ExecutionError(f"{error}. {next_step()}") from error
+    except RuntimeError as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):  # as Python 3.11 says it, when a class is being made (an import)
+            raise _stopped(next_step()) from None
+        raise
+
+
+def _stopped(next_step: str) -> typer.Exit:
+    typer.echo(f"pate: Stopped. {next_step}", err=True)
+    return typer.Exit(130)  # as shells count a process that SIGINT ended
 
 
 def shown() -> Show:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_cases import one_line
 
 from pate.experiments.results import Result
 
@@ -190,3 +191,11 @@ def test_a_defect_is_one_line_too(pate: Pate, tmp_path: Path) -> None:
     assert ran.err.strip().splitlines()[-1].startswith("pate: unexpected RuntimeError: oops second line")
     with pytest.raises(RuntimeError):
         pate("run", own_recipe(tmp_path, **tables), "--serial", "--debug")
+
+
+def test_a_recipe_that_cannot_be_written_is_one_line(pate: Pate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise PermissionError(13, "Permission denied", "mine.toml")
+
+    monkeypatch.setattr("pate.experiments.recipes.catalogue.write_new", refuse)
+    one_line(pate("recipes", "new", "mine.toml"), "Permission denied: 'mine.toml'. No recipe was written.", 1)

@@ -287,3 +287,8 @@ def test_mistakes_in_a_prediction(pate: Pate, answered: Files) -> None:
     np.save(answered.public, answered.x[:, :10])
     one_line(pate(*answered.predict), "learnt from records of shape (64,)")
     assert not answered.out.exists()
+
+
+def test_a_student_that_is_not_there(pate: Pate, files: Files) -> None:
+    for words in (("student", "show", files.student), files.predict):
+        one_line(pate(*words), f"{files.student}: there is no such file", 5)
