@@ -9,6 +9,7 @@ import numpy as np
 
 from pate.aggregators.base import Aggregator
 from pate.aggregators.noisy_max import GNMax
+from pate.aggregators.stability import StableMax
 from pate.arrays import FloatArray, IntArray
 from pate.errors import ParameterError
 from pate.noise import Noise
@@ -20,6 +21,7 @@ from pate.validation import positive
 from pate.votes import Votes
 
 Charging = Literal["joint", "realised"]
+_OF_A_STUDENT = ("before_student", "against", "part")
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,6 +33,10 @@ class Confident(Aggregator):
     - "joint": every query asked costs the same, the worst case of test and answer together, known before asking.
     - "realised": the test always, the answer only where there was one. Cheaper when most queries are declined, but the
       realised sum is itself random: the only claim is then the budget that a ledger's filter enforces.
+
+    ``inner`` always answers, each query by itself, without asking what a student predicts: LNMax, GNMax, NoisyHistogram (of
+    which the winners are released, the counts not), or one of your own. An abstention of its own would look as one of the test
+    does, which "realised" charges less for.
     """
 
     inner: Aggregator
@@ -40,10 +46,15 @@ class Confident(Aggregator):
     name: ClassVar[str] = "confident"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.inner, Aggregator) or isinstance(self.inner, Confident):
+        if not isinstance(self.inner, Aggregator) or isinstance(self.inner, (Confident, StableMax)):
             raise ParameterError(f"Confident needs an inner aggregator that always answers, got {self.inner!r}.")
         if not self.inner.adds_up:
             raise ParameterError(f"Confident needs an inner aggregator that answers each query by itself, got {self.inner!r}.")
+        if any(getattr(type(self.inner), each) is not getattr(Aggregator, each) for each in _OF_A_STUDENT):
+            raise ParameterError(
+                f"Confident needs an inner aggregator that does not look at what a student predicts, got {self.inner!r}. "
+                "InteractiveGNMax has a threshold of its own: use it by itself."
+            )
         positive(self.sigma, "Confident sigma, the standard deviation of the noise on the test,")
         check_scale(self.sigma, "Confident sigma")
         positive(self.threshold, "Confident threshold, in votes,")
@@ -54,6 +65,17 @@ class Confident(Aggregator):
             raise ParameterError(f"charging must be 'joint' or 'realised', got {self.charging!r}.")
 
     @property
+    def n_classes(self) -> int | None:  # type: ignore[override]
+        return self.inner.n_classes
+
+    def check_ready(self, electorate: Electorate, n_queries: int) -> None:
+        self.inner.check_ready(electorate, n_queries)
+
+    def relabelled(self, order: IntArray) -> Aggregator:
+        inner = self.inner.relabelled(order)
+        return self if inner is self.inner else Confident(inner, self.threshold, self.sigma, self.charging)
+
+    @property
     def test(self) -> ThresholdTest:
         """The noisy test that decides whether a query is answered."""
         return ThresholdTest(self.threshold, self.sigma)
@@ -62,6 +84,9 @@ class Confident(Aggregator):
         confident = noise.gaussian(self.sigma, (len(votes),)).at_least(votes.counts.max(axis=1, initial=0), self.threshold)
         # The inner noise is drawn for every query, so that time does not tell which were close to the threshold.
         inner = self.inner.release(votes, noise)
+        if self.charging == "realised" and not inner.answered.all():
+            # As an abstention of the test it would be charged too little. The worst case is reserved by now, and stays charged.
+            raise ParameterError(f"Confident needs an inner aggregator that always answers, and {self.inner!r} abstained.")
         labels = np.where(confident, inner.labels, ABSTAIN)
         return Release(labels, votes.electorate, self.mechanism, noise.mode)
 

@@ -26,7 +26,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from pate.arrays import BoolArray, FloatArray, IntArray
 from pate.errors import ParameterError
@@ -39,6 +39,7 @@ _WORD = 64
 _DOUBT = 2.0**-40
 _FINEST = 20
 _LARGEST_SCALE = 2.0**30
+_LARGEST_COUNT = 1 << 40  # with the 20 bits after the point of the finest lattice these are 60, of the 63 that an int64 has
 _BLOCK = 1 << 18  # draws at a time: keeps the proposals in the cache and their memory bounded
 
 
@@ -91,18 +92,23 @@ class Draw:
             raise ParameterError(
                 f"threshold must be a whole multiple of {self.step:g} votes, got {threshold}; use a whole number."
             )
-        result: BoolArray = (np.asarray(counts) << self.step_bits) + self.lattice >= int(cut)
+        result: BoolArray = self._on_lattice(_whole_counts(counts)) >= int(cut)
         return result
 
     def argmax(self, counts: IntArray) -> IntArray:
         """int64[query]: the class with the largest noisy count, as the continuous mechanism decides it."""
-        noisy = (np.asarray(counts) << self.step_bits) + self.lattice
+        given = _whole_counts(counts)
+        noisy = self._on_lattice(given)
         best: IntArray = noisy.argmax(axis=1)
         top = np.take_along_axis(noisy, best[:, None], axis=1)
         tied = noisy == top
         for row in np.flatnonzero(tied.sum(axis=1) > 1):
-            best[row] = self._settle_tie(int(row), counts[row], np.flatnonzero(tied[row]))
+            best[row] = self._settle_tie(int(row), given[row], np.flatnonzero(tied[row]))
         return best
+
+    def _on_lattice(self, counts: IntArray) -> IntArray:
+        """int64: count + noise in steps of the lattice."""
+        return (counts << self.step_bits) + self.lattice
 
     def _settle_tie(self, row: int, counts: IntArray, candidates: IntArray) -> int:
         index = {int(c): row * self.shape[1] + int(c) for c in candidates}
@@ -192,6 +198,16 @@ def check_scale(scale: float, what: str) -> None:
     """Raise unless noise of this scale, in votes, can be drawn. Aggregators ask at once: later, a budget would be spent."""
     if not (math.isfinite(scale) and 0 < scale <= _LARGEST_SCALE):
         raise ParameterError(f"{what} must lie in (0, 2**30] votes, got {scale}.")
+
+
+def _whole_counts(counts: ArrayLike) -> IntArray:
+    """int64, checked. On the lattice a count of a narrower type would run over, and one of uint64 be rounded."""
+    given = np.asarray(counts)
+    if given.size and given.dtype.kind not in "iu":
+        raise ParameterError(f"Noise falls on whole counts, got {given.dtype}.")
+    if given.size and max(-int(given.min()), int(given.max())) > _LARGEST_COUNT:
+        raise ParameterError("Noise falls on counts of at most 2**40 in size, got a larger one.")  # which one is private
+    return given.astype(np.int64, copy=False)
 
 
 def _extend(bits: int, length: int, words: DrawWords) -> tuple[int, int]:

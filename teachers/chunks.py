@@ -199,7 +199,7 @@ def _failed(settings: RunSettings, teacher: int, data_hash: str, error: Exceptio
 def predict_chunk(chunk: VoteChunk, shared: Shared) -> tuple[NDArray[Any], dict[int, str]]:
     """The votes of a chunk, int8/16/32[teacher, query]; and the teachers that could not vote, each with the kind of error.
 
-    Those vote the default. A model that is missing or damaged is nobody's vote: that is an error.
+    Those vote the default on every query of the batch. A model that is missing or damaged is nobody's vote: that is an error.
     """
     settings, queries = chunk.settings, shared[QUERIES]
     votes = np.full((len(chunk.teachers), len(queries)), settings.default_vote, dtype=vote_dtype(settings.n_classes))
@@ -223,11 +223,38 @@ def predict_chunk(chunk: VoteChunk, shared: Shared) -> tuple[NDArray[Any], dict[
 def count_chunk(chunk: VoteChunk, shared: Shared) -> IntArray:
     """The chunk's histogram and failures in one array that can be summed: int64[query * class + teacher]."""
     votes, failed = predict_chunk(chunk, shared)
-    n_queries, n_classes = votes.shape[1], chunk.settings.n_classes
-    cells = np.arange(n_queries)[None, :] * n_classes + votes
-    counts = np.bincount(cells.ravel(), minlength=n_queries * n_classes)
     flags = np.bincount(np.array(sorted(failed), dtype=np.int64), minlength=chunk.n_teachers)
-    return np.concatenate([counts, flags]).astype(np.int64)
+    return np.concatenate([_histogram(votes, chunk.settings.n_classes), flags]).astype(np.int64)
+
+
+def count_chunk_apart(chunk: VoteChunk, shared: Shared) -> IntArray:
+    """The chunk's histogram, int64[query * class], where a teacher votes the default on those queries alone that it cannot.
+
+    What one teacher does here depends on no other, so that the histogram is still of one vote a teacher.
+    """
+    settings, queries = chunk.settings, shared[QUERIES]
+    votes, failed = predict_chunk(chunk, shared)
+    for row, teacher in enumerate(chunk.teachers):
+        if teacher in failed:
+            votes[row] = _each_it_can(settings, _load(settings, teacher), queries)
+    return _histogram(votes, settings.n_classes)
+
+
+def _each_it_can(settings: RunSettings, model: Any, queries: NDArray[Any]) -> IntArray:
+    try:
+        votes: IntArray = _predictions(settings, [model], queries)[0]
+        return votes
+    except Exception:
+        if len(queries) == 1:
+            return np.full(1, settings.default_vote, dtype=np.int64)
+        return np.concatenate([_each_it_can(settings, model, half) for half in np.array_split(queries, 2)])
+
+
+def _histogram(votes: NDArray[Any], n_classes: int) -> IntArray:
+    """int64[query * class] of int[teacher, query]."""
+    n_queries = votes.shape[1]
+    cells = np.arange(n_queries)[None, :] * n_classes + votes
+    return np.bincount(cells.ravel(), minlength=n_queries * n_classes).astype(np.int64)
 
 
 def _load(settings: RunSettings, teacher: int) -> Any:

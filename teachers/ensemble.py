@@ -16,7 +16,7 @@ from pate.execution import ANYWHERE, Executor, Lost, Placement, Serial, Task
 from pate.features import Features
 from pate.progress import Show
 from pate.public import PublicData, numeric_records
-from pate.teachers.chunks import QUERIES, RunSettings, VoteChunk, count_chunk, predict_chunk
+from pate.teachers.chunks import QUERIES, RunSettings, VoteChunk, count_chunk, count_chunk_apart, predict_chunk
 from pate.teachers.family import TeacherFamily
 from pate.teachers.partitioned import Partitioned
 from pate.teachers.registry import describe, from_description, teacher_family
@@ -138,6 +138,15 @@ class Ensemble:
         cells = len(x) * self.n_classes
         self._check_voters(dict.fromkeys(np.flatnonzero(sums[cells:]).tolist(), "could not vote"), x)
         return Votes(sums[:cells].reshape(len(x), self.n_classes), self.n_teachers)
+
+    def vote_apart(self, queries: ArrayLike | PublicData, *, executor: Executor | None = None) -> Votes:
+        """As :meth:`vote`, for queries that do not belong together: one that a teacher cannot vote on changes no other's votes.
+
+        It votes the default on that query alone. However many teachers cannot is no error, which would tell of their records.
+        """
+        x = self._inputs(queries)
+        counts = (executor or Serial()).total(count_chunk_apart, self._vote_tasks(), {QUERIES: x})
+        return Votes(counts.reshape(len(x), self.n_classes), self.n_teachers)
 
     def predict(self, queries: ArrayLike | PublicData, *, executor: Executor | None = None) -> NDArray[Any]:
         """Each teacher's own votes, int8 (int16, int32 for many classes)[teacher, query]. Private."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -183,3 +184,40 @@ def test_scale_out_of_range_is_refused(scale: float) -> None:
 def test_threshold_off_the_lattice_is_refused() -> None:
     with pytest.raises(ParameterError, match="whole multiple"):
         _draw(GAUSSIAN, 40.0, 1).at_least(np.array([3]), 0.1)
+
+
+NARROW = [np.int8, np.int16, np.int32, np.uint8, np.uint16, np.uint32, np.uint64]
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_counts_in_any_type_of_whole_number_are_decided_alike(dtype: type[np.integer[Any]]) -> None:
+    """At this scale a vote is 2**20 steps of the lattice: 2,048 votes no longer fit into 32 bits, nor 8 into 8."""
+    generator = np.random.default_rng(1)
+    counts = generator.integers(0, min(5_000, np.iinfo(dtype).max), (200, 3))
+    counts[:, 0] = counts[:, 1]  # close races too
+    draw = Draw(GAUSSIAN, 40.0, counts.shape, SimulatedNoise(10).words)
+    threshold = float(np.median(counts))
+    assert draw.step_bits == 20
+    np.testing.assert_array_equal(draw.argmax(counts.astype(dtype)), draw.argmax(counts))
+    np.testing.assert_array_equal(draw.at_least(counts.astype(dtype), threshold), draw.at_least(counts, threshold))
+    noisy = counts + draw.values  # float64 holds these exactly
+    np.testing.assert_array_equal(draw.argmax(counts.astype(dtype)), noisy.argmax(axis=1))
+    np.testing.assert_array_equal(draw.at_least(counts.astype(dtype), threshold), noisy >= threshold)
+
+
+def test_large_unsigned_counts_are_not_rounded() -> None:
+    """uint64 and int64 meet in float64, whose 53 bits are too few for a count of 2**40 with 20 bits of noise."""
+    count = 2**40 - 1
+    counts = np.full((300, 1), count, dtype=np.uint64)
+    draw = Draw(GAUSSIAN, 40.0, counts.shape, SimulatedNoise(11).words)
+    draw.lattice[:] = np.arange(-150, 150)[:, None]
+    np.testing.assert_array_equal(draw.at_least(counts, count), draw.lattice >= 0)
+
+
+@pytest.mark.parametrize("counts", [[[3.0]], [[True]], [[2**40 + 1]], [[-(2**40) - 1]], [[2**63]]], ids=str)
+def test_counts_that_noise_cannot_fall_on_are_refused(counts: Any) -> None:
+    draw = Draw(GAUSSIAN, 40.0, (1, 1), SimulatedNoise(1).words)
+    for decide in (draw.argmax, lambda given: draw.at_least(given, 5)):
+        with pytest.raises(ParameterError, match="Noise falls on") as refused:
+            decide(np.array(counts))
+        assert str(2**40 + 1) not in str(refused.value)

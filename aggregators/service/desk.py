@@ -7,38 +7,28 @@ import json
 import logging
 import os
 import threading
-from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
 from pate.aggregators.base import Aggregator, curve_ahead, curve_bound
 from pate.aggregators.service.book import Answer, AnswerBook, Written, answers_digest, request_digest
+from pate.aggregators.service.groups import MOST_IN_GROUP, Line, Request, judged
 from pate.aggregators.service.history import History
 from pate.aggregators.service.lock import ServiceLock
 from pate.aggregators.service.logs import log
 from pate.aggregators.service.sources import VoteSource
-from pate.errors import BudgetExceeded, ExecutionError, KeyConflict, PateError, QueryError, QuotaExceeded
+from pate.errors import BudgetExceeded, ExecutionError, KeyConflict, PateError, QueryError
 from pate.ledger import Budget, Ledger, faultpoints
 from pate.noise import Noise, OSNoise
 from pate.privacy.curve import RdpCurve
 
 MOST_KEY = 200  # characters
 _RECENT = 200  # rows of the ledger on the owner's page
-_MOST_IN_GROUP = 2_000  # questions that are paid for together
 _IDLE = 0.05  # seconds without a question, after which the ledger's head file is brought up to date
 _TRY_AGAIN = 2.0  # seconds without a question, after which a service in trouble looks whether it is over
-
-
-@dataclass(eq=False)
-class _Request:
-    written: Written
-    names: list[str]
-    queries: dict[str, Any]
-    future: Future[list[int]] = field(default_factory=Future)
 
 
 class Service:
@@ -92,9 +82,7 @@ class Service:
         self.refused = 0
         self.trouble: str | None = None
         """Why it cannot answer just now; None when it can."""
-        self._waiting: list[_Request] = []
-        self._wake = threading.Condition()
-        self._closing = False
+        self._line = Line(together=aggregator.adds_up)
         self._unconfirmed = False
         self._worst_costs: dict[int, RdpCurve] = {}  # by number of questions, of which a group has not many
         self._worker = threading.Thread(target=self._work, name="pate-service", daemon=True)
@@ -119,17 +107,13 @@ class Service:
         """The answers, a label or ABSTAIN for each question, when they are on the disk. Raises what can be told at once."""
         if not queries:
             raise QueryError("A request must ask at least one question.")
-        if len(queries) > _MOST_IN_GROUP:
-            raise QueryError(f"A request may ask at most {_MOST_IN_GROUP} questions, got {len(queries)}. Send several.")
+        if len(queries) > MOST_IN_GROUP:
+            raise QueryError(f"A request may ask at most {MOST_IN_GROUP} questions, got {len(queries)}. Send several.")
         if not isinstance(key, str) or not 0 < len(key) <= MOST_KEY or not key.isprintable():
             raise QueryError(f"An idempotency key must be 1 to {MOST_KEY} printable characters.")
         names = [self._prefix + name for name in self.source.names(queries)]
-        request = _Request(Written(client, key, request_digest(names)), names, dict(zip(names, queries, strict=True)))
-        with self._wake:
-            if self._closing:
-                raise ExecutionError("The service is closing. Ask again when it is back; the same key is safe.")
-            self._waiting.append(request)
-            self._wake.notify()
+        request = Request(Written(client, key, request_digest(names)), names, dict(zip(names, queries, strict=True)))
+        self._line.join(request)
         return request.future
 
     def ask(self, client: str, key: str, queries: Sequence[Any]) -> list[int]:
@@ -137,7 +121,7 @@ class Service:
         return self.submit(client, key, queries).result()
 
     def _work(self) -> None:
-        while (group := self._next_group()) is not None:
+        while (group := self._line.next_group(self._rest())) is not None:
             if not group:
                 self._at_rest()
                 continue
@@ -174,52 +158,16 @@ class Service:
         with suppress(PateError):
             self.ledger.confirm()
 
-    def _next_group(self) -> list[_Request] | None:
-        """Who waits, in order; nobody after an idle moment; None at the end."""
-        with self._wake:
-            while not self._waiting and not self._closing:
-                rest = _IDLE if self._unconfirmed else None if self.trouble is None else _TRY_AGAIN
-                if not self._wake.wait(rest) and not self._waiting:
-                    return []
-            if not self._waiting:
-                return None
-            taken, count = 0, 0
-            for request in self._waiting:
-                count += len(request.names)
-                # Where questions of a batch hang on each other, a batch is one request: nobody's questions use up another's.
-                if taken and (count > _MOST_IN_GROUP or not self.aggregator.adds_up):
-                    break
-                taken += 1
-            group, self._waiting = self._waiting[:taken], self._waiting[taken:]
-            # From here on nobody can cancel them; whoever hung up before is not served.
-            return [request for request in group if request.future.set_running_or_notify_cancel()]
+    def _rest(self) -> float | None:
+        """Seconds without a request after which there is something else to do."""
+        return _IDLE if self._unconfirmed else None if self.trouble is None else _TRY_AGAIN
 
-    def _serve(self, group: list[_Request]) -> None:
+    def _serve(self, group: list[Request]) -> None:
         """Answer the requests in their order, as if they had come one after the other, with one charge for all."""
-        accepted: list[_Request] = []
-        refused: list[tuple[_Request, PateError]] = []
-        fresh: dict[str, tuple[Any, str]] = {}  # name -> question, and who pays
-        digests = self.book.digests([request.written.who for request in group])
-        written = set(digests)
-        pays: Counter[str] = Counter()
-        for request in group:
-            who = request.written.who
-            if digests.get(who, request.written.digest) != request.written.digest:
-                refused.append(
-                    (request, KeyConflict("This idempotency key belongs to another request of yours. Use a new key."))
-                )
-                continue
-            new = [name for name in request.queries if name not in self.book.answers and name not in fresh]
-            quota = self.quotas.get(who[0])
-            if new and quota is not None and self.book.paid[who[0]] + pays[who[0]] + len(new) > quota:
-                refused.append((request, QuotaExceeded("Your quota of questions does not cover this request.")))
-                continue
-            pays[who[0]] += len(new)
-            digests[who] = request.written.digest
-            fresh |= {name: (request.queries[name], who[0]) for name in new}
-            accepted.append(request)
+        found = judged(group, self.book, self.quotas)
+        refused = found.refused
         try:
-            self._answer(accepted, fresh, written)
+            self._answer(found.accepted, found.fresh, found.written)
         except BudgetExceeded:
             if len(group) > 1:
                 # Together they are too many: in their order, each for itself, so that who is refused depends on nothing else.
@@ -233,7 +181,7 @@ class Service:
             request.future.set_exception(error)
 
     def _answer(
-        self, accepted: list[_Request], fresh: Mapping[str, tuple[Any, str]], written: Container[tuple[str, str]]
+        self, accepted: list[Request], fresh: Mapping[str, tuple[Any, str]], written: Container[tuple[str, str]]
     ) -> None:
         requests = {each.written.who: each.written for each in accepted}
         unwritten = [each for who, each in requests.items() if who not in written]
@@ -324,9 +272,7 @@ class Service:
 
     def close(self) -> None:
         """Answer what waits, then stop."""
-        with self._wake:
-            self._closing = True
-            self._wake.notify_all()
+        self._line.close()
         self._worker.join()
         self._confirm()
         self.ledger.close()

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pate.experiments.plots import log_scale, new_figure, save_figure
 from pate.experiments.reports.plots import BLUE, GREEN, GREY, ORANGE, RED
 from pate.experiments.results import Result
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 _COLOURS = (BLUE, ORANGE, GREEN, RED, GREY)
+_LONGEST = 70  # characters of a name
+_NEAR = 12  # printer's points, within which two numbers would touch
 _WIDE = 30.0  # a ratio of epsilons from which on the axis is logarithmic
 
 
@@ -71,28 +76,59 @@ def _facts(name: str, result: Result) -> dict[str, Any]:
 
 def plot_comparison(compared: Compared, path: Path) -> None:
     """Accuracy against publishable epsilon, with a bar of one standard error; hollow: the data-dependent epsilon, private."""
-    figure = new_figure(7, 4.6)
+    save_figure(comparison_figure(compared), path)
+
+
+def comparison_figure(compared: Compared) -> Figure:
+    """Points have numbers, and below the picture stands what they are: names are long, and good runs lie close together."""
+    tested = [(name, result, result.evaluation) for name, result in compared.rows if result.evaluation is not None]
+    figure = new_figure(7, 4.2 + 0.17 * len(tested))
     axes = figure.subplots()
-    kinds = list(dict.fromkeys((result.kind, result.data.name) for _, result in compared.rows))
+    kinds = list(dict.fromkeys((result.kind, result.data.name) for _, result, _ in tested))
     private = False
-    for name, result in compared.rows:
-        test, privacy = result.evaluation, result.privacy
-        if test is None:
-            continue
-        colour = _COLOURS[kinds.index((result.kind, result.data.name)) % len(_COLOURS)]
+    points = []
+    for number, (name, result, test) in enumerate(tested, 1):
+        kind, privacy = (result.kind, result.data.name), result.privacy
+        colour = _COLOURS[kinds.index(kind) % len(_COLOURS)]
         accuracy, error = 100 * test.accuracy, 100 * test.standard_error
         axes.errorbar(privacy.data_independent, accuracy, yerr=error, fmt="o", color=colour, capsize=3)
-        axes.annotate(name, (privacy.data_independent, accuracy), fontsize=7, xytext=(4, 4), textcoords="offset points")
+        axes.plot([], [], "o", color=colour, label=f"{number}  {_shortened(name)}: {', '.join(kind)}")
+        points.append((privacy.data_independent, accuracy))
         if privacy.data_dependent is not None:
             private = True
             axes.plot(privacy.data_dependent, accuracy, "o", mfc="none", color=colour, alpha=0.6)
-    for place, (kind, data) in enumerate(kinds):
-        axes.plot([], [], "o", color=_COLOURS[place % len(_COLOURS)], label=f"{kind}, {data}")
-    epsilons = [result.privacy.data_independent for _, result in compared.rows if result.privacy.data_independent > 0]
+    epsilons = [epsilon for epsilon, _ in points if epsilon > 0]
     if epsilons and max(epsilons) / min(epsilons) > _WIDE:
         log_scale(axes)
     axes.set_xlabel("epsilon; filled: publishable" + ("; hollow: data-dependent, private" if private else ""))
     axes.set_ylabel("test accuracy, %")
     axes.grid(alpha=0.3)
-    axes.legend(frameon=False, fontsize=9)
-    save_figure(figure, path)
+    axes.margins(x=0.08)
+    if points:
+        figure.legend(loc="outside lower left", frameon=False, fontsize=8)
+        _number(figure, axes, points)
+    return figure
+
+
+def _shortened(name: str) -> str:
+    """Both ends of a name that is too long: runs of one recipe differ in the last characters."""
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST // 2]}…{name[1 - _LONGEST // 2 :]}"
+
+
+def _number(figure: Figure, axes: Any, points: Sequence[tuple[float, float]]) -> None:
+    """Numbers from 1, beside the points; in one place where several are too close for a number each."""
+    figure.draw_without_rendering()  # only then it is known where points lie
+    near = _NEAR * figure.dpi / 72
+    together: list[tuple[int, list[int]]] = []
+    places = axes.transData.transform(points)
+    for index, place in enumerate(places):
+        for first, others in together:
+            if (abs(place - places[first]) < (near, near)).all():
+                others.append(index)
+                break
+        else:
+            together.append((index, [index]))
+    for first, others in together:
+        text = ", ".join(str(index + 1) for index in others)
+        box = {"boxstyle": "square,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.8}  # readable on another's bar
+        axes.annotate(text, points[first], fontsize=8, xytext=(5, 5), textcoords="offset points", bbox=box)

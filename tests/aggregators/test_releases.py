@@ -6,15 +6,30 @@ Statistical tests are seeded and would fail by chance for fewer than one seed in
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from pate.aggregators import Aggregator, Confident, ConfidentGNMax, GNMax, LNMax, NoisyHistogram
+from pate.aggregators import (
+    Aggregator,
+    Confident,
+    ConfidentGNMax,
+    GNMax,
+    InteractiveGNMax,
+    LNMax,
+    NoisyHistogram,
+    SparseVector,
+    StableMax,
+    ask,
+)
+from pate.arrays import IntArray
 from pate.errors import ParameterError
-from pate.noise import OSNoise, SimulatedNoise
-from pate.release import ABSTAIN
+from pate.ledger import Budget, Ledger
+from pate.noise import Noise, OSNoise, SimulatedNoise
+from pate.release import ABSTAIN, Electorate, Release
 from pate.votes import Votes
 
 FALSE_ALARM = 1e-6
@@ -100,6 +115,66 @@ def test_confident_refuses_what_it_cannot_be_charged_for() -> None:
         Confident(ConfidentGNMax(5, 1.0, 1.0), 5, 1.0)
     with pytest.raises(ParameterError, match="'joint' or 'realised'"):
         ConfidentGNMax(5, 1.0, 1.0, charging="expected")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("inner", "why"),
+    [
+        (InteractiveGNMax(60, 5.0, 5.0, 0.8), "a threshold of its own"),
+        (InteractiveGNMax(60, 5.0, 5.0, 0.8, [0.5, 0.5]), "what a student predicts"),
+        (StableMax(4.0, 1e-8), "always answers"),
+        (SparseVector(4.0, 4.0, 1e-8), "each query by itself"),
+    ],
+    ids=lambda each: getattr(each, "name", ""),
+)
+@pytest.mark.parametrize("charging", ["joint", "realised"])
+def test_confident_refuses_mechanisms_that_cannot_stand_behind_its_test(inner: Aggregator, why: str, charging: Any) -> None:
+    with pytest.raises(ParameterError, match=why):
+        Confident(inner, 60, 5.0, charging)
+
+
+class Shy(GNMax):
+    """One's own: declines a close race, takes three classes of unlike weight, and at least 30 teachers."""
+
+    def __init__(self, heavy: int = 0) -> None:
+        super().__init__(5.0)
+        object.__setattr__(self, "heavy", heavy)
+
+    n_classes = 3
+
+    def check_ready(self, electorate: Electorate, n_queries: int) -> None:
+        if electorate.n_teachers < 30:
+            raise ParameterError("Shy needs 30 teachers.")
+
+    def relabelled(self, order: IntArray) -> Shy:
+        return Shy(list(order).index(self.heavy))  # type: ignore[attr-defined]
+
+    def release(self, votes: Votes, noise: Noise) -> Release:
+        told = super().release(votes, noise)
+        close = np.sort(votes.counts, axis=1)[:, -2:] @ [-1, 1] < 5
+        return Release(np.where(close, ABSTAIN, told.labels), votes.electorate, self.mechanism, noise.mode)
+
+
+def test_an_abstention_of_ones_own_behind_the_test_is_not_charged_as_one_of_the_test() -> None:
+    close = Votes([[19, 18, 3]], n_teachers=40)
+    with pytest.raises(ParameterError, match=r"always answers, and .* abstained"):
+        Confident(Shy(), 5, 1.0, "realised").release(close, SimulatedNoise(1))
+    clear = Votes([[38, 1, 1]], n_teachers=40)
+    assert Confident(Shy(), 5, 1.0, "realised").release(clear, SimulatedNoise(1)).labels.tolist() == [0]
+    # Jointly every outcome costs the same.
+    assert Confident(Shy(), 5, 1.0).release(close, SimulatedNoise(1)).labels.tolist() == [ABSTAIN]
+
+
+def test_what_the_inner_aggregator_needs_is_asked_before_anything_is_charged(tmp_path: Path) -> None:
+    mechanism = Confident(Shy(), 5, 1.0)
+    assert mechanism.n_classes == 3
+    assert mechanism.relabelled(np.array([2, 0, 1])).inner.heavy == 1  # type: ignore[attr-defined]
+    plain = Confident(GNMax(5.0), 5, 1.0)
+    assert plain.relabelled(np.array([2, 0, 1])) is plain
+    with Ledger.open(tmp_path / "ledger.db", "ward", Budget(5.0, 1e-5)) as ledger:
+        with pytest.raises(ParameterError, match="30 teachers"):
+            ask(mechanism, Votes([[9, 1, 0]], n_teachers=10), ledger)
+        assert [entry.kind for entry in ledger.entries()] == ["open"]
 
 
 def test_noise_too_wide_to_draw_is_refused_before_anything_is_paid() -> None:

@@ -32,6 +32,7 @@ pytest.importorskip("sklearn", reason="sklearn is not installed (extra 'train')"
 pytest.importorskip("matplotlib", reason="matplotlib is not installed (extra 'plot')")
 pytest.importorskip("jinja2", reason="jinja2 is not installed (extra 'plot')")
 
+from pate.experiments.baselines.erm import curves as drawing
 from pate.experiments.baselines.erm.curves import Curves, draw_curves, simulated_curves
 from pate.experiments.baselines.erm.models import LinearModel
 
@@ -238,6 +239,18 @@ def test_curves_rise_with_epsilon_and_with_records(tmp_path: Path) -> None:
     (tmp_path / "b.json").write_text("{}")
     with pytest.raises(DataError, match="not a result"):
         Curves.read(tmp_path / "b.json")
+
+
+def test_curves_name_the_code_that_ran_and_not_what_was_written_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = ["a" * 40]
+
+    def say(_: str) -> None:
+        state[0] = "b" * 40  # somebody commits while it works
+
+    monkeypatch.setattr(drawing, "code_state", lambda: (state[0], False))
+    recipe = check_recipe(tables(), "The recipe", ErmRecipe)
+    found = simulated_curves(recipe, seeds=(0,), epsilons=(5.0,), shares=(1.0,), say=say)
+    assert (state[0], found.commit) == ("b" * 40, "a" * 40)
 
 
 def test_curves_of_people_with_several_records() -> None:

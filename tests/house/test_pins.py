@@ -30,3 +30,11 @@ def test_every_requirement_is_pinned_inside_its_range(requirement: str) -> None:
 
 def test_a_name_is_pinned_once() -> None:
     assert len(PINS) == len(LINES)
+
+
+def test_the_service_leaves_the_ciphers_to_openssl() -> None:
+    """Before 0.48 uvicorn's default was "TLSv1": with TLS 1.2 nothing better than AES-CBC with SHA-1."""
+    needed = next(each for each in map(Requirement, PROJECT["optional-dependencies"]["serve"]) if each.name == "uvicorn")
+    assert not needed.specifier.contains("0.47.0")
+    uvicorn = pytest.importorskip("uvicorn", reason="uvicorn is not installed (extra 'serve')")
+    assert uvicorn.Config("app").ssl_ciphers is None

@@ -14,6 +14,7 @@ import pytest
 from numpy.typing import NDArray
 from small_teachers import MeanTeachers
 
+from pate.arrays import IntArray
 from pate.errors import ParameterError, PartitionError, TeacherError
 from pate.execution import Serial
 from pate.features import Chain, Features, Scale, Standardise
@@ -166,6 +167,43 @@ def test_a_mended_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     for teacher, before in kept.items():
         assert (run.path / "records" / f"{teacher:06d}.json").read_bytes() == before
     np.testing.assert_array_equal(ensemble.predict(QUERIES), train(tmp_path / "fresh").predict(QUERIES))
+
+
+class Overflowing(MeanTeachers):
+    """Raises where a query and its part's means together are more than it bears: which teachers can vote is private."""
+
+    def predict(self, model: NDArray[Any], x: NDArray[Any], n_classes: int) -> IntArray:
+        if (x + model.max() > 1e6).any():
+            raise FloatingPointError("overflow")
+        return super().predict(model, x, n_classes)
+
+
+def test_a_query_that_teachers_cannot_vote_on_changes_no_other(tmp_path: Path) -> None:
+    ensemble = train(tmp_path, Overflowing(), default_vote=1, holdout=0.0)
+    usual = ensemble.vote(QUERIES).counts
+    np.testing.assert_array_equal(ensemble.vote_apart(QUERIES).counts, usual)
+    largest = [ensemble._settings.family.load(ensemble._settings.run.model_path(t, ".npy")).max() for t in range(N_TEACHERS)]
+    for_some = 1e6 - np.median(largest)
+    asked = np.insert(QUERIES, [0, 7, 7, 30], np.array([1e9, for_some, 1e9, 1e9])[:, None], axis=0)
+    with pytest.raises(TeacherError, match="None of 10 teachers could vote"):
+        ensemble.vote(asked)
+    counts = ensemble.vote_apart(asked).counts
+    np.testing.assert_array_equal(counts[asked[:, 0] < 100], usual)
+    np.testing.assert_array_equal(counts[asked[:, 0] == 1e9], np.tile([0, N_TEACHERS, 0], (3, 1)))
+    # As if each had been asked alone.
+    np.testing.assert_array_equal(counts, np.concatenate([ensemble.vote_apart(query[None]).counts for query in asked]))
+    assert counts[asked[:, 0] == for_some].tolist() == [[0, 5, 5]]  # whoever can says 2
+
+
+def test_some_teachers_that_cannot_vote_on_a_query_are_no_error_there(tmp_path: Path) -> None:
+    ensemble = train(tmp_path, MeanTeachers(silent=[0, 1, 4, 9]), default_vote=1, max_failures=0.1, holdout=0.0)
+    with pytest.raises(TeacherError, match="4 of 10 teachers failed"):
+        ensemble.vote(QUERIES)
+    (tmp_path / "whole").mkdir()
+    others = np.delete(train(tmp_path / "whole", holdout=0.0).predict(QUERIES), [0, 1, 4, 9], axis=0)
+    expected = np.stack([(others == label).sum(axis=0) for label in range(3)], axis=1)
+    expected[:, 1] += 4
+    np.testing.assert_array_equal(ensemble.vote_apart(QUERIES).counts, expected)
 
 
 def test_a_damaged_model_is_trained_again_and_never_a_default_vote(tmp_path: Path) -> None:

@@ -114,6 +114,7 @@ def simulated_curves(
             "Curves are many runs of one data set, with seeds: for public benchmark data only, and these are not."
         )
     start = time.monotonic()
+    commit, changed = code_state()  # before the work: the code may be edited meanwhile
     laboratory = _Laboratory(recipe, base, data)
     own, everybody = recipe.privacy.epsilon, laboratory.count
     over_epsilon, over_records = [], []
@@ -128,7 +129,6 @@ def simulated_curves(
             say(f"{records} records at epsilon {own:g}")
             over_records += [laboratory.point(method, own, records, seeds) for method in METHODS]
             over_records.append(laboratory.point(WITHOUT, None, records, seeds))
-    commit, changed = code_state()
     settings = laboratory.settings
     return Curves(
         data=recipe.data.source,

@@ -138,7 +138,7 @@ def test_closing_answers_what_waits_and_takes_no_more(tmp_path: Path) -> None:
     futures.append(service.submit("ann", "1", [1]))
     closing = threading.Thread(target=service.close)
     closing.start()
-    while not service._closing:
+    while not service._line.closing:
         closing.join(0.01)
     with pytest.raises(ExecutionError):
         service.submit("ann", "2", [2])
