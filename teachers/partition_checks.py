@@ -81,7 +81,10 @@ def check_filled(sizes: IntArray, n_units: int, unit: str, allow_empty: bool) ->
     """Raise if there are teachers without records, sizes int64[teacher], unless that is allowed."""
     if allow_empty:
         return
-    cure = "Use fewer teachers, or allow_empty=True: a teacher without records then votes the public default."
+    cure = (
+        "Use fewer teachers, or allow it (teachers.allow_empty in a recipe, --allow-empty on the command line, "
+        "allow_empty=True in Python): a teacher without records then votes the public default."
+    )
     if len(sizes) > n_units:
         raise PartitionError(f"{len(sizes)} teachers are more than there are {unit}s ({n_units}), so some have no data. {cure}")
     empty = np.flatnonzero(sizes == 0)

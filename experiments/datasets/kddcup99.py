@@ -70,6 +70,15 @@ class KDDCup99(Benchmark):
     files: ClassVar[tuple[KnownFile, ...]] = (ARCHIVE,)
     deduplicate: bool = True
 
+    @property
+    def no_release(self) -> str | None:
+        if not self.deduplicate:
+            return None
+        return (
+            "deduplicate: true keeps the first of equal connections, so a private record decides whether a later copy is "
+            "public. Set it to false for a release, or leave mode out: these data are a benchmark"
+        )
+
     def load(self, root: Path) -> Split:
         path = ARCHIVE.checked(root)
         rows = read_rows(path)

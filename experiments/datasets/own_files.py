@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from pate.errors import DataError, ParameterError, PartitionError
 from pate.experiments.datasets.base import DatasetSource, Split, TestSet
 from pate.experiments.datasets.own_pictures import picture_files, read_pictures
-from pate.experiments.datasets.own_tables import read_table
+from pate.experiments.datasets.own_tables import Label, as_public, check_columns, read_public, read_test
 from pate.teachers import PrivateData
 from pate.teachers.data import check_name
 from pate.teachers.storage.shards import Columns, read_shard
+from pate.teachers.storage.tables import check_class_names
 
 _TABLES, _ARRAYS = (".csv", ".parquet"), (".npz", ".npy")
 
@@ -26,10 +27,12 @@ class Files(DatasetSource):
     """Your own data: .csv or .parquet tables, .npz or .npy arrays, or directories of pictures. All three parts are of one kind.
 
     private: records with labels and ids; public: records without; test: records with labels, or nothing.
-    classes: how many there can be, or their names in the order of the labels 0, 1, …; declared, never counted.
+    classes: how many there can be, or their names in the order of the labels 0, 1, …; declared, never counted. A label is a
+    number or such a name.
     dataset: its name in the ledger: always the same for the same people.
-    id, label, group_by, inputs: columns of tables; all numeric columns are inputs unless they are named. shape: of a record.
-    size, colour: of pictures, [height, width]; others are scaled to it.
+    id, label, group_by, inputs: columns of tables; inputs are all columns of numbers of the public file unless named.
+    shape: of a record; the public ones' unless given.
+    size, colour: of pictures, [height, width]; others are scaled to it. All must have the first public one's unless given.
     test_is_public: figures about the test records may be published. is_benchmark: all records are public, nothing is private.
     """
 
@@ -56,6 +59,9 @@ class Files(DatasetSource):
                 raise ParameterError(f"data.{what} must be a path, got {getattr(self, what)!r}.")
         if isinstance(self.classes, str | bool) or self.n_classes < 2 or len(set(self.class_names)) < self.n_classes:
             raise ParameterError(f"data.classes must be at least 2, or a list of at least 2 names, got {self.classes!r}.")
+        check_class_names(self.class_names)
+        if isinstance(self.inputs, str):
+            raise ParameterError(f"data.inputs must be a list of columns, got {self.inputs!r}.")
         for what in ("shape", "size"):
             sizes = getattr(self, what)
             if sizes is not None and not (
@@ -108,28 +114,30 @@ class Files(DatasetSource):
         )
 
     def _tables(self, private: Path, public: Path, test: Path | None) -> tuple[PrivateData, NDArray[Any], Any]:
+        named = [name for name in (self.id, self.label, self.group_by) if name is not None]
+        shape = None if self.shape is None else tuple(self.shape)
+        # The public records come first: they say what a record is, and the private ones have to be like that.
+        public_x, inputs = read_public(public, self.inputs, named, shape)
         columns = Columns(
             id=self.id,
             label=self.label,
             group_by=self.group_by,
-            features=None if self.inputs is None else tuple(self.inputs),
-            shape=None if self.shape is None else tuple(self.shape),
+            features=inputs or None,
+            shape=shape,
+            classes=() if isinstance(self.classes, int) else tuple(self.classes),
         )
         try:
             shard = read_shard(str(private), columns, name=self.dataset)
         except PartitionError as error:
             raise DataError(str(error).removeprefix("Shard ")) from None
-        shape = shard.data.x.shape[1:]
-        public_x, _ = read_table(public, shard.features, None, shape)
-
-        def read_test() -> tuple[NDArray[Any], NDArray[Any]]:
-            assert test is not None
-            x, y = read_table(test, shard.features, self.label, shape)
-            return x, y
-
-        if test is not None:
-            read_table(test, shard.features, self.label, shape, labels=False)  # broken files are told now, labels stay shut
-        return shard.data, public_x, None if test is None else read_test
+        if inputs and self.inputs is None:
+            check_columns(private, public, named)
+        data = as_public(private, shard.data, public_x)
+        label = Label(self.label, columns.classes)
+        if test is None:
+            return data, public_x, None
+        read_test(test, inputs, label, public_x.shape[1:], labels=False)  # broken files are told now, labels stay shut
+        return data, public_x, lambda: read_test(test, inputs, label, public_x.shape[1:])
 
     def _pictures(self, private: Path, public: Path, test: Path | None) -> tuple[PrivateData, NDArray[Any], Any]:
         if self.group_by is not None:
@@ -140,17 +148,17 @@ class Files(DatasetSource):
         if repeated:
             raise DataError(f"{private}: a picture's file name is its id, and {repeated} are there twice. Rename them.")
         scale = self.size is not None
-        x = read_pictures(files, None if self.size is None else (self.size[0], self.size[1]), self.colour, scale)
-        size = (x.shape[-2], x.shape[-1])
-        data = PrivateData(x, labels, ids=names, name=self.dataset)
-        public_x = read_pictures(picture_files(public, None)[0], size, self.colour, scale)
+        declared = None if self.size is None else (self.size[0], self.size[1])
+        public_x = read_pictures(picture_files(public, None)[0], declared, self.colour, scale)
+        size = (public_x.shape[-2], public_x.shape[-1])  # a private picture must not decide how others are read
+        data = PrivateData(read_pictures(files, size, self.colour, scale), labels, ids=names, name=self.dataset)
 
-        def read_test() -> tuple[NDArray[Any], NDArray[Any]]:
+        def read_last() -> tuple[NDArray[Any], NDArray[Any]]:
             assert test is not None
             found, y = picture_files(test, self.class_names)
             return read_pictures(found, size, self.colour, scale), y
 
-        return data, public_x, None if test is None else read_test
+        return data, public_x, None if test is None else read_last
 
 
 def _kind(path: Path) -> str:

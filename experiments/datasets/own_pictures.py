@@ -47,7 +47,8 @@ def picture_files(folder: Path, classes: Sequence[str] | None) -> tuple[list[Pat
 def read_pictures(files: Sequence[Path], size: tuple[int, int] | None, colour: bool, scale: bool) -> Float32Array:
     """float32[picture, height, width], in colour [picture, 3, height, width]; pixels 0..255, as declared, in 0..1.
 
-    size: (height, width); None: that of the first. scale: whether pictures of another size are scaled to it, or an error.
+    size: (height, width); None, for public pictures only: that of the first.
+    scale: whether pictures of another size are scaled to it, or an error.
     """
     image: Any = require("PIL.Image", "train")
     found: list[NDArray[np.uint8]] = []
@@ -64,7 +65,8 @@ def read_pictures(files: Sequence[Path], size: tuple[int, int] | None, colour: b
         size = size or own
         if own != size and not scale:
             raise DataError(
-                f"{path}: {own[0]} x {own[1]} pixels, others have {size[0]} x {size[1]}. Declare data.size to scale all."
+                f"{path}: {own[0]} x {own[1]} pixels, the public ones have {size[0]} x {size[1]}. Declare data.size to "
+                "scale all."
             )
         found.append(np.asarray(picture if own == size else picture.resize((size[1], size[0])), dtype=np.uint8))
     pixels = np.stack(found)

@@ -1,81 +1,175 @@
-"""Public and test records of a user's own, in tables or arrays: the columns that the private ones have."""
+"""Public and test records of a user's own, in tables or arrays. The public file says what a record looks like, in all three."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pate.errors import DataError
+from pate.errors import DataError, ParameterError, PartitionError
 from pate.experiments.array_files import read_arrays
-from pate.extras import require
-from pate.references import did_you_mean
+from pate.teachers import PrivateData
+from pate.teachers.storage.tables import (
+    class_numbers,
+    how_to_name,
+    input_array,
+    is_list,
+    is_numeric,
+    numbers_in,
+    read_csv,
+    read_header,
+    read_parquet,
+)
 
 
-def read_table(
-    path: Path, inputs: Sequence[str], label: str | None, shape: tuple[int, ...], *, labels: bool = True
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """x [record, *shape] and, where there is a ``label`` and ``labels`` are wanted, y int64[record]; else y is empty.
+@dataclass(frozen=True)
+class Label:
+    """Where a test record's class stands, and what the classes are called, if they have names."""
 
-    inputs: columns of a table; arrays (.npz, .npy) have x and y instead.
+    column: str
+    classes: Sequence[str]
+
+
+def read_public(
+    path: Path, inputs: Sequence[str] | None, named: Sequence[str], shape: tuple[int, ...] | None
+) -> tuple[NDArray[Any], tuple[str, ...]]:
+    """x [record, *shape], and the names of the columns in it (none for arrays).
+
+    inputs: columns of a table; None for every column of numbers but ``named``. Anybody may see a public record, so its values
+    may say which columns are numbers; a private one's may not.
     """
-    x, y = _arrays(path, label, labels) if path.suffix.lower() in (".npz", ".npy") else _columns(path, inputs, label, labels)
-    if not len(x):
+    if path.suffix.lower() in (".npz", ".npy"):
+        found: list[str] = []
+        x = _checked(path, _arrays(path, ("x",))["x"])
+    else:
+        table, found = _table(path, (), inputs, named)
+        found = found if inputs is not None else _columns_of_numbers(path, table, found)
+        x = _matrix(path, table, found)
+    if shape is None:
+        return x, tuple(found)
+    if math.prod(x.shape[1:]) != math.prod(shape):
+        raise DataError(f"{path}: a record of shape {x.shape[1:]} does not fill data.shape, {shape}.")
+    return x.reshape(len(x), *shape), tuple(found)
+
+
+def check_columns(private: Path, public: Path, named: Sequence[str]) -> None:
+    """Raise if the private table has columns, besides ``named``, that the public one has not: inputs would be lost unsaid."""
+    headers = []
+    for path in (private, public):
+        with path.open("rb") as file:
+            headers.append(read_header(file, path.suffix))
+    lost = [name for name in headers[0] if name not in named and name not in headers[1]]
+    if lost:
+        raise DataError(
+            f"{public}: inputs are read off this file, and there is no column {', '.join(lost)} in it, as there is in "
+            f"{private}. Add it, or name the inputs: {how_to_name('inputs')}."
+        )
+
+
+def read_test(
+    path: Path, inputs: Sequence[str], label: Label, shape: tuple[int, ...], *, labels: bool = True
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """x [record, *shape] and, where ``labels`` are wanted, y int64[record]; else y is empty."""
+    if path.suffix.lower() in (".npz", ".npy"):
+        arrays = _arrays(path, ("x", "y"))
+        x, column = _checked(path, arrays["x"]), arrays["y"]
+    else:
+        table, _ = _table(path, (label.column,), inputs, ())
+        x = _matrix(path, table, inputs)
+        column = table.column(label.column)
+    if math.prod(x.shape[1:]) != math.prod(shape):
+        raise DataError(f"{path}: a record must have the shape {shape} of the public ones, got {x.shape[1:]}.")
+    x = x.reshape(len(x), *shape)
+    if not labels:
+        return x, np.zeros(0, dtype=np.int64)
+    y = np.ravel(column).tolist() if isinstance(column, np.ndarray) else column.to_pylist()
+    if len(y) != len(x):
+        raise DataError(f"{path}: every record needs a label, got {len(x)} records and {len(y)} labels.")
+    try:
+        return x, class_numbers(y, label.classes, "the labels")
+    except PartitionError as error:
+        raise DataError(f"{path}: {error}") from None
+
+
+def as_public(path: Path, private: PrivateData, public_x: NDArray[Any]) -> PrivateData:
+    """Private records of the shape and the type of number that the public ones have; or an error.
+
+    The type is what whoever wrote the file found fit for all private values, so it must not decide how teachers compute.
+    """
+    own, wanted = private.x, public_x.dtype.newbyteorder("=")
+    if own.shape[1:] != public_x.shape[1:]:
+        raise DataError(
+            f"{path}: a record must have the shape {public_x.shape[1:]} of the public ones, got {own.shape[1:]}. If the "
+            "numbers are the same in another arrangement, declare data.shape."
+        )
+    if own.dtype == wanted:
+        return private
+    if wanted.kind != "f" and not np.can_cast(own.dtype, wanted):
+        raise DataError(
+            f"{path}: inputs must be of the public ones' type, {wanted}, or fit into it; got {own.dtype}. Write both files "
+            "with one type, and check that both have one scale."
+        )
+    with np.errstate(over="ignore"):  # what does not fit is infinite, and refused as such
+        x = own.astype(wanted)
+    try:
+        return private.with_inputs(x)
+    except ParameterError as error:
+        raise DataError(f"{path}: {error}") from None
+
+
+def _arrays(path: Path, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:
+    found = read_arrays(path, alone="x", error=DataError)
+    if any(name not in found for name in wanted):
+        raise DataError(f"{path}: it must hold the arrays {' and '.join(wanted)}, found {', '.join(found) or 'none'}.")
+    return found
+
+
+def _table(path: Path, wanted: Sequence[str], inputs: Sequence[str] | None, named: Sequence[str]) -> tuple[Any, list[str]]:
+    try:
+        with path.open("rb") as file:
+            return (read_csv if path.suffix.lower() == ".csv" else read_parquet)(file, wanted, inputs, named)
+    except (PartitionError, OSError) as error:
+        raise DataError(f"{path}: {error}") from None
+
+
+def _columns_of_numbers(path: Path, table: Any, names: Sequence[str]) -> list[str]:
+    """The columns whose cells are numbers. One of text is none; one of both, or of empty cells, is an error."""
+    if not table.num_rows:
+        raise DataError(f"{path}: it must hold at least one record, got none.")
+    found = []
+    for name in names:
+        column = table.column(name)
+        numbers = numbers_in(column)
+        if is_numeric(column.type) or is_list(column.type):
+            found.append(name)
+        elif numbers or column.null_count == len(column):
+            raise DataError(
+                f"{path}: column {name!r} is an input only if it holds a number in every record; {numbers} of {len(column)} "
+                f"cells are numbers (it is read as {column.type}). Mend it, leave it out, or name the inputs: "
+                f"{how_to_name('inputs')}."
+            )
+    if not found:
+        raise DataError(f"{path}: there must be a column of numbers, found none among {', '.join(names)}.")
+    return found
+
+
+def _matrix(path: Path, table: Any, names: Sequence[str]) -> NDArray[Any]:
+    if not table.num_rows:
+        raise DataError(f"{path}: it must hold at least one record, got none.")
+    try:
+        return _checked(path, input_array(table, names))
+    except PartitionError as error:
+        raise DataError(f"{path}: {error}") from None
+
+
+def _checked(path: Path, x: NDArray[Any]) -> NDArray[Any]:
+    if not x.ndim or not len(x):
         raise DataError(f"{path}: it must hold at least one record, got none.")
     if x.dtype.kind not in "biuf" or (x.dtype.kind == "f" and not np.isfinite(x).all()):
         raise DataError(f"{path}: inputs must be finite numbers. Impute and encode by declared constants first.")
-    if math.prod(x.shape[1:]) != math.prod(shape):
-        raise DataError(f"{path}: a record must have the shape {shape} of the private ones, got {x.shape[1:]}.")
-    if label is not None and labels and (len(y) != len(x) or y.dtype.kind not in "biuf" or (y != np.rint(y)).any()):
-        raise DataError(f"{path}: every record needs a whole class number as its label.")
-    return x.reshape(len(x), *shape), y.astype(np.int64)
-
-
-def _arrays(path: Path, label: str | None, labels: bool) -> tuple[NDArray[Any], NDArray[Any]]:
-    found = read_arrays(path, alone="x", error=DataError)
-    wanted = ("x",) if label is None else ("x", "y")
-    missing = [name for name in wanted if name not in found]
-    if missing:
-        raise DataError(f"{path}: it must hold the arrays {' and '.join(wanted)}, found {', '.join(found) or 'none'}.")
-    return found["x"], found["y"] if label is not None and labels else np.zeros(0, dtype=np.int64)
-
-
-def _columns(path: Path, inputs: Sequence[str], label: str | None, labels: bool) -> tuple[NDArray[Any], NDArray[Any]]:
-    arrow = require("pyarrow", "storage")
-    try:
-        if path.suffix.lower() == ".csv":
-            table = require("pyarrow.csv", "storage").read_csv(path)
-        else:
-            table = require("pyarrow.parquet", "storage").read_table(path)
-        names = table.column_names
-    except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: it cannot be read as {path.suffix} ({type(error).__name__}). Is it whole?") from error
-    for name in (*inputs, *(() if label is None else (label,))):
-        if name not in names:
-            raise DataError(f"{path}: there is no column {name!r}{did_you_mean(name, names)} Found: {', '.join(names)}.")
-    x = _stacked(path, table, inputs)
-    if path.suffix.lower() == ".csv":
-        x = x.astype(np.float64)  # as the private ones: else the type would hang on the values
-    y = table.column(label).to_numpy() if label is not None and labels else np.zeros(0, dtype=np.int64)
-    return x, y
-
-
-def _stacked(path: Path, table: Any, inputs: Sequence[str]) -> NDArray[Any]:
-    columns = []
-    for name in inputs:
-        column = table.column(name)
-        if column.null_count:
-            raise DataError(f"{path}: column {name!r} has {column.null_count} empty cells. Fill them by a declared constant.")
-        values = column.to_numpy()
-        if values.dtype == object and len(inputs) == 1:  # lists of numbers
-            if len({len(each) for each in values}) > 1:
-                raise DataError(f"{path}: the lists of column {name!r} must be equally long.")
-            values = np.stack([np.asarray(each) for each in values])
-        elif values.dtype.kind not in "biuf":
-            raise DataError(f"{path}: column {name!r} must hold numbers, got {column.type}. Encode it by a public list first.")
-        columns.append(values)
-    return columns[0] if columns[0].ndim > 1 else np.column_stack(columns)
+    return x

@@ -20,6 +20,13 @@ app = typer.Typer(no_args_is_help=True)
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The run directory.")]
 Queries = Annotated[Path, typer.Argument(metavar="QUERIES", help="Public inputs to vote on: .npy, or .npz with an array x.")]
+Inputs = Annotated[
+    str | None,
+    typer.Option(
+        "--inputs",
+        help="Columns of the inputs, a,b,c, all of numbers; unless given all columns but those named here (.npz: 'x').",
+    ),
+]
 Out = Annotated[Path, typer.Option("--out", help="The file for the votes (private), for `pate account`.")]
 
 
@@ -47,7 +54,7 @@ def train(
     id_column: options.Id = "id",
     label: options.Label = "label",
     group_by: options.GroupBy = None,
-    inputs: options.Inputs = None,
+    inputs: Inputs = None,
     shape: options.Shape = None,
     features: options.FeaturesName = None,
     features_set: options.FeatureSettings = [],  # noqa: B006
@@ -161,7 +168,7 @@ def nearest(
     id_column: options.Id = "id",
     label: options.Label = "label",
     group_by: options.GroupBy = None,
-    inputs: options.Inputs = None,
+    inputs: Inputs = None,
     shape: options.Shape = None,
     features: options.FeaturesName = None,
     features_set: options.FeatureSettings = [],  # noqa: B006

@@ -15,6 +15,7 @@ from pate.execution.base import Payload, Shared, Value, Work
 from pate.teachers.data import PrivateData
 from pate.teachers.partition import Partition
 from pate.teachers.partitioned import PartLoader
+from pate.teachers.storage.tables import how_to_name
 
 Layout = tuple[str, tuple[int, ...], tuple[str, ...]]
 """x's type, the shape of a record, the names of the columns: :attr:`pate.teachers.storage.shards.Shard.layout`."""
@@ -85,7 +86,7 @@ def check_layouts(layouts: Mapping[str, Layout]) -> None:
             raise PartitionError(
                 f"Stored data: all shards must hold the same features in the same order and of one type; "
                 f"{first_name} has {_describe(first)}, {name} has {_describe(layout)}. "
-                "Name the columns with Columns(features=…), or write the shards with one type."
+                f"Name the inputs ({how_to_name('inputs')}), or write the shards with one type."
             )
 
 

@@ -27,6 +27,7 @@ from pate.teachers.storage.buckets import (
 from pate.teachers.storage.files import StoredFile, join, make_private_directory, read_json, remove, write_json
 from pate.teachers.storage.parts import StoredPart, check_classes, check_layouts, run_pass
 from pate.teachers.storage.shards import Columns
+from pate.teachers.storage.tables import how_to_name
 
 _FORMAT = 1
 _BUCKET_BYTES = 1 << 26  # of shard files that go into one bucket: what a worker holds at a time, before unpacking
@@ -97,7 +98,7 @@ def _run(plan: HashPlan, files: Sequence[StoredFile], executor: Executor) -> Spl
         raise PartitionError(
             f"Stored data: records overlap; {repeated} of {records} repeat the id of another record (7 and '7' are one id). "
             "Remove the copies; where several records belong to one person, give each an id of its own and name the "
-            "person's column in Columns(group_by=…)."
+            f"person's column: {how_to_name('group_by')}."
         )
     facts = SplitFacts(shards, buckets)
     write_json(join(plan.directory, "done.json"), asdict(facts))

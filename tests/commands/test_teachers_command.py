@@ -241,7 +241,7 @@ def test_the_commands_in_the_documents_run(pate: Pate, tmp_path: Path, monkeypat
         (("--classes", 2), "labels must lie in 0..1 (--classes 2)"),
         (("--default-vote", 3), "default_vote"),
         (("--holdout", 1.5), "holdout"),
-        (("--group-by", "patient"), "no column 'groups'"),
+        (("--group-by", "patient"), "no array 'groups'"),
         (("--teachers", 361), "more than there are records"),
     ],
 )
@@ -255,7 +255,7 @@ def test_a_mistake_is_one_line_and_leaves_no_run(pate: Pate, files: Files, argum
     [
         ("missing.npz", "no such file or directory"),
         ("queries.npy", "suffix must be one of"),
-        ("public.npz", "no column 'y'"),
+        ("public.npz", "no array 'y'"),
         ("users.npz", "it has groups"),
         ("broken.npz", "cannot be read as .npz"),
         ("nowhere://ward/x", "cannot be opened: Protocol not known: nowhere"),
@@ -265,6 +265,30 @@ def test_data_that_cannot_be_read(pate: Pate, files: Files, data: str, message: 
     (files.folder / "broken.npz").write_bytes(b"PK\x03\x04 nothing")
     place = data if "://" in data else files.folder / data
     one_line(pate("teachers", "train", place, *files.how), message)
+
+
+def test_one_cell_of_text_takes_no_input_from_the_teachers(pate: Pate, files: Files) -> None:
+    """Else one record would change all teachers, and the number of inputs would tell of it."""
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed (extra 'storage')")
+    rows = [f"{number},{number % 3},1.{number % 7},{number % 3}" for number in range(360)]
+    table, shards = files.folder / "ward.csv", files.folder / "shards"
+    shards.mkdir()
+    for path in (table, shards / "part.csv"):
+        path.write_text("\n".join(["id,pulse,pressure,label", *rows]) + "\n")
+    trained = pate("teachers", "train", table, *files.how)
+    assert trained.code == 0, trained.err
+    rows[5] = "5,2,high,2"
+    for number, path in enumerate((table, shards / "part.csv")):
+        path.write_text("\n".join(["id,pulse,pressure,label", *rows]) + "\n")
+        place = table if path == table else shards
+        told = pate("teachers", "train", place, *files.how, "--run", files.folder / f"other{number}")
+        one_line(told, "input 'pressure' must be a number in every record; 1 of 360 cells are none")
+        assert "high" not in told.err
+        assert "--inputs on the command line" in told.err
+        out = files.folder / "nearest.npz"
+        near = ("teachers", "nearest", place, files.queries, "--out", out, "--classes", 3, "--serial")
+        one_line(pate(*near), "input 'pressure' must be a number in every record")
+        assert not out.exists()
 
 
 def test_a_directory_that_cannot_be_written(pate: Pate, files: Files) -> None:

@@ -39,16 +39,16 @@ def load_from(root: Path, files: dict[str, str], **changes: Any) -> Split:
 
 def test_tables(tables: Path) -> None:
     split = load_from(tables, TABLES)
-    assert split.private.x.tolist() == [[1, 2.5], [3, 4.5], [5, 6.5]]
+    assert split.private.x.tolist() == [[2.5, 1], [4.5, 3], [6.5, 5]], "inputs as the public file has them"
     assert split.private.record_ids == (b"007", b"7", b"x"), "ids stay text"
-    assert split.public_x.tolist() == [[10, 20], [30, 40]], "columns by name, a label in the public file is ignored"
+    assert split.public_x.tolist() == [[20, 10], [40, 30]], "columns by name, a label in the public file is ignored"
     assert split.public_x.dtype == split.private.x.dtype == np.float64, "whatever the values look like"
     assert (split.name, split.class_names, split.private.unit) == ("ward", ("well", "sick"), "record")
     assert split.public_labels is None
     assert not split.test_is_public
     assert split.test is not None
     x, y = split.test.open()
-    assert (x.tolist(), y.tolist()) == ([[0.5, 0.25]], [1])
+    assert (x.tolist(), y.tolist()) == ([[0.25, 0.5]], [1])
 
 
 def test_tables_without_test_and_with_users_and_shape(tables: Path) -> None:
@@ -79,7 +79,7 @@ def test_parquet_with_lists(tmp_path: Path) -> None:
     files = {"private": "private.parquet", "public": "public.parquet"}
     assert load_from(tmp_path, files).public_x.tolist() == [[5, 6]]
     parquet.write_table(arrow.table({"x": [[5.0, 6.0], [7.0]]}), tmp_path / "public.parquet")
-    with pytest.raises(DataError, match=r"public\.parquet: the lists of column 'x' must be equally long"):
+    with pytest.raises(DataError, match=r"public\.parquet: the lists of 'x' must be equally long"):
         load_from(tmp_path, files)
 
 
@@ -97,8 +97,16 @@ def test_arrays(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"test\.npz: it must hold the arrays x and y, found x"):
         load_from(tmp_path, ARRAYS)
     np.save(tmp_path / "public.npy", x[:, 0])
-    with pytest.raises(DataError, match=r"public\.npy: a record must have the shape \(2, 2\) of the private ones, got \(2,\)"):
+    with pytest.raises(DataError, match=r"private\.npz: a record must have the shape \(2,\) of the public ones, got \(2, 2\)"):
         load_from(tmp_path, ARRAYS)
+    np.save(tmp_path / "public.npy", x.reshape(3, 4))
+    np.savez(tmp_path / "test.npz", x=x[:1], y=["sick"])
+    split = load_from(tmp_path, ARRAYS, shape=[4, 1])
+    assert split.private.x.shape[1:] == split.public_x.shape[1:] == (4, 1)
+    assert split.test is not None
+    assert (split.test.open()[0].shape, split.test.open("again")[1].tolist()) == ((1, 4, 1), [1])
+    with pytest.raises(DataError, match=r"public\.npy: a record of shape \(4,\) does not fill data.shape, \(5,\)"):
+        load_from(tmp_path, ARRAYS, shape=[5])
     np.save(tmp_path / "public.npy", np.full((1, 2, 2), np.nan))
     with pytest.raises(DataError, match=r"public\.npy: inputs must be finite"):
         load_from(tmp_path, ARRAYS)
@@ -107,16 +115,50 @@ def test_arrays(tmp_path: Path) -> None:
 BAD_TABLES: dict[str, tuple[str, str, str]] = {
     "label outside": ("private.csv", "id,a,b,label\n1,1,1,0\n2,1,1,41", r"labels must lie in 0\.\.1 \(data\.classes\)"),
     "label not whole": ("private.csv", "id,a,b,label\n1,1,1,0.41", "must hold whole class numbers"),
-    "label in words": ("private.csv", "id,a,b,label\n1,1,1,u41", "must hold whole class numbers"),
+    "label is no class": (
+        *("private.csv", "id,a,b,label\n1,1,1,u41\n2,1,1,sick"),
+        r"must hold whole class numbers, or names of data\.classes \(well, sick\); 1 of 2 are neither",
+    ),
+    "one cell is text": (
+        "private.csv",
+        "id,a,b,label\n1,1,1,0\n2,1,u41,1",
+        r"input 'b' must be a number .*; 1 of 2 cells are none",
+    ),
+    "ragged": (
+        "private.csv",
+        "id,a,b,label\n1,1,1,0\n41,1",
+        "every record must have the 4 cells of the header; 1 have more or",
+    ),
+    "private lacks a column": (
+        "private.csv",
+        "id,aa,b,label\n1,1,1,0",
+        r"private\.csv: there is no column 'a', which is an input",
+    ),
     "no label": ("private.csv", "id,a,b,lable\n1,1,1,0", r"no column 'label' \(did you mean 'lable'\?\)"),
     "no id": ("private.csv", "a,b,label\n1,1,0", "no column 'id'"),
     "twice": ("private.csv", "id,a,b,label\n41,1,1,0\n41,1,1,0", "1 of 2 repeat another record's id"),
-    "empty cell": ("private.csv", "id,a,b,label\n1,1,,0\n2,1,41,0", "'b' has nulls"),
+    "empty cell": (
+        "private.csv",
+        "id,a,b,label\n1,1,,0\n2,1,41,0",
+        "'b' must be there in every record; 1 of 2 cells are empty",
+    ),
     "no rows": ("private.csv", "id,a,b,label\n", "at least one record"),
-    "public lacks a column": ("public.csv", "a,bb\n1,2", r"public\.csv: there is no column 'b' \(did you mean 'bb'\?\)"),
-    "public is empty": ("public.csv", "a,b\n", r"public\.csv: .*(at least one record|must hold numbers)"),
-    "public has holes": ("public.csv", "a,b\n1,\n1,2", r"public\.csv: column 'b' has 1 empty cells"),
-    "public is text": ("public.csv", "a,b\n1,high", r"public\.csv: column 'b' must hold numbers, got string"),
+    "public has another column": (
+        *("public.csv", "a,bb\n1,2"),
+        r"private\.csv: there is no column 'bb', which is an input \(did you mean 'b'\?\) .* data\.inputs in a recipe",
+    ),
+    "public has no numbers": ("public.csv", "a,b\nx,high", r"public\.csv: there must be a column of numbers"),
+    "public has an empty column": ("public.csv", "a,b\n1,\n2,", r"public\.csv: column 'b' is an input only if"),
+    "public is empty": ("public.csv", "a,b\n", r"public\.csv: .*at least one record"),
+    "public has holes": (
+        "public.csv",
+        "a,b\n1,\n1,2",
+        r"public\.csv: input 'b' must be there in every record; 1 of 2 cells are empty",
+    ),
+    "public is part text": (
+        *("public.csv", "a,b\n1,high\n2,3"),
+        r"public\.csv: column 'b' is an input only if it holds a number in every record; 1 of 2 cells",
+    ),
     "public is no table": ("public.csv", "", r"public\.csv: it cannot be read as \.csv"),
     "test lacks labels": ("test.csv", "a,b\n1,2", r"test\.csv: there is no column 'label'"),
 }
@@ -131,8 +173,83 @@ def test_a_wrong_table_is_named_and_no_private_value_is(tables: Path, case: str)
     assert "41" not in str(caught.value).replace(str(tables), "")
 
 
-def test_test_labels_in_words_are_refused_when_opened(tables: Path) -> None:
-    (tables / "test.csv").write_text("a,b,label\n1,2,sick")
+def test_inputs_are_those_of_the_public_file(tables: Path) -> None:
+    """Whatever the private one holds: the header is all that counts of it, and it must fit."""
+    write_csv(tables / "public.csv", "b,note,ward,id,a", [(20, "-", "north", "p1", 10), (40, "-", "south", "p2", 30)])
+    for number, note in enumerate((3, "calm", "")):
+        rows = [("1", 1, 2, "west", 0, 5), ("2", 3, 4, "east", 1, note)]
+        write_csv(tables / "private.csv", "id,a,b,ward,label,note", rows)
+        split = load_from(tables, TABLES)
+        assert split.private.x.tolist() == [[2, 1], [4, 3]], number
+        assert split.public_x.tolist() == [[20, 10], [40, 30]]
+    write_csv(tables / "public.csv", "b,ward,id,a", [(20, "north", "p1", 10)])
+    with pytest.raises(DataError, match=r"public\.csv: .* there is no column note in it, as there is in .*private\.csv"):
+        load_from(tables, TABLES)
+    assert load_from(tables, TABLES, inputs=["a", "b"]).private.x.tolist() == [[1, 2], [3, 4]]
+
+
+def test_one_private_record_never_decides_how_another_is_read(tables: Path) -> None:
+    rows: list[tuple[object, ...]] = [("007", 1, 2, 0), ("7", 3, 4, 1), ("x", 5, 6, 1)]
+
+    def read() -> tuple[Any, ...]:
+        write_csv(tables / "private.csv", "id,a,b,label", rows)
+        split = load_from(tables, TABLES)
+        return split.public_x.tobytes(), split.private.x.dtype, split.private.x[:2].tobytes(), split.private.y[:2].tolist()
+
+    before = read()
+    for last in [("8", 0.5, -6, "sick"), ("8", "-0", "1e3", "1.0"), ("", 1, 1, 1), ("8", "high", 1, 1), ("8", 1, "", 1)]:
+        rows[2] = last
+        try:
+            assert read() == before
+        except DataError:
+            assert last[0] == "" or "high" in last or "" in last
+
+
+@pytest.mark.parametrize("public", ["<f4", ">f4", "f8"])
+@pytest.mark.parametrize("private", ["f4", "f8", "i8", "u1", "?"])
+def test_private_arrays_have_the_type_of_the_public_ones(tmp_path: Path, private: str, public: str) -> None:
+    """That of the private file is the one that fits all its values: a value of one record can change it."""
+    x = np.array([[1, 0], [0, 1], [1, 1]], dtype=private)
+    np.savez(tmp_path / "private.npz", x=x, y=[0, 1, 1], ids=["a", "b", "c"])
+    np.save(tmp_path / "public.npy", np.ones((2, 2), dtype=public))
+    split = load_from(tmp_path, {"private": "private.npz", "public": "public.npy"})
+    assert split.private.x.dtype == np.dtype(public).newbyteorder("=")
+    assert split.private.x.tolist() == x.tolist()
+
+
+@pytest.mark.parametrize(("private", "public", "fits"), [("u1", "i8", True), ("i8", "u1", False), ("f4", "u1", False)])
+def test_private_arrays_must_fit_the_type_of_the_public_ones(tmp_path: Path, private: str, public: str, fits: bool) -> None:
+    np.savez(tmp_path / "private.npz", x=np.ones((2, 2), dtype=private), y=[0, 1], ids=["a", "b"])
+    np.save(tmp_path / "public.npy", np.ones((2, 2), dtype=public))
+    files = {"private": "private.npz", "public": "public.npy"}
+    if fits:
+        assert load_from(tmp_path, files).private.x.dtype == np.dtype(public)
+        return
+    with pytest.raises(DataError, match=r"private\.npz: inputs must be of the public ones' type, uint8, or fit into it; got"):
+        load_from(tmp_path, files)
+
+
+def test_a_private_value_too_large_for_the_public_type(tmp_path: Path) -> None:
+    np.savez(tmp_path / "private.npz", x=[[1.0], [1e300]], y=[0, 1], ids=["a", "b"])
+    np.save(tmp_path / "public.npy", np.ones((2, 1), dtype=np.float32))
+    with pytest.raises(DataError, match=r"private\.npz: .*finite"):
+        load_from(tmp_path, {"private": "private.npz", "public": "public.npy"})
+
+
+def test_labels_in_words(tables: Path) -> None:
+    rows = [("1", 1, 2.5, "sick"), ("2", 3, 4.5, "well"), ("3", 5, 6.5, "1"), ("4", 5, 6.5, "0")]
+    write_csv(tables / "private.csv", "id,a,b,label", rows)
+    write_csv(tables / "test.csv", "a,b,label", [(0.5, 0.25, "sick"), (0.5, 0.25, 0)])
+    split = load_from(tables, TABLES)
+    assert split.private.y.tolist() == [1, 0, 1, 0]
+    assert split.test is not None
+    assert split.test.open()[1].tolist() == [1, 0]
+    with pytest.raises(DataError, match="whole class numbers; 2 of 4 are neither"):
+        load_from(tables, TABLES, classes=2)
+
+
+def test_test_labels_that_are_no_class_are_refused_when_opened(tables: Path) -> None:
+    (tables / "test.csv").write_text("a,b,label\n1,2,ill")
     split = load_from(tables, TABLES)
     assert split.test is not None
     with pytest.raises(DataError, match="whole class number"):
@@ -162,6 +279,8 @@ def test_parts_must_exist_be_apart_and_of_one_kind(tables: Path) -> None:
         ({"classes": 1}, "data.classes must be"),
         ({"classes": "ab"}, "data.classes must be"),
         ({"classes": ["a", "a"]}, "data.classes must be"),
+        ({"classes": ["1", "0"]}, "'1' is the name of class 0"),
+        ({"inputs": "a"}, "data.inputs must be a list of columns, got 'a'"),
         ({"shape": 4}, "data.shape must be"),
         ({"size": [28]}, r"data.size must be \[height, width\]"),
         ({"size": [28, 0]}, "data.size must be whole numbers"),
@@ -217,12 +336,23 @@ def test_pictures(pictures: Path) -> None:
 
 def test_pictures_in_colour_and_of_another_size(pictures: Path) -> None:
     draw(pictures / "private/well/eve.png", (255, 0, 51), (6, 6), "RGB")
-    with pytest.raises(DataError, match=r"eve\.png: 6 x 6 pixels, others have 2 x 3. Declare data.size"):
+    with pytest.raises(DataError, match=r"eve\.png: 6 x 6 pixels, the public ones have 2 x 3. Declare data.size"):
         load_from(pictures, PICTURES)
     split = load_from(pictures, PICTURES, size=[4, 5], colour=True)
     assert split.private.x.shape == (4, 3, 4, 5)
     eve = split.private.record_ids.index(b"eve.png")
     np.testing.assert_allclose(split.private.x[eve, :, 0, 0], [1, 0, 0.2], rtol=1e-6)
+
+
+def test_the_size_of_pictures_is_that_of_the_public_ones(pictures: Path) -> None:
+    """Also where a private picture comes first, or is alone."""
+    draw(pictures / "private/well/aaa.png", 0, (6, 6))
+    with pytest.raises(DataError, match=r"aaa\.png: 6 x 6 pixels, the public ones have 2 x 3"):
+        load_from(pictures, PICTURES)
+    for name in ("well/aaa", "well/ann", "sick/bob", "sick/cid"):
+        draw(pictures / "private" / f"{name}.png", 0, (6, 6))
+    with pytest.raises(DataError, match="the public ones have 2 x 3"):
+        load_from(pictures, PICTURES)
 
 
 def test_a_bad_picture_is_named(pictures: Path) -> None:

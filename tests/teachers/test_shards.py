@@ -67,9 +67,9 @@ def test_npz_with_users(tmp_path: Path) -> None:
     assert shard.data.unit_ids == (b"7", b"8")
 
 
-def test_parquet_takes_all_other_numeric_columns_in_the_files_order(tmp_path: Path) -> None:
-    shard = read_shard(parquet(tmp_path / "s.parquet", note=["x", "y", "z"], c=[True, False, True]), Columns())
-    assert shard.features == ("a", "b", "c")
+def test_parquet_takes_all_other_columns_in_the_files_order(tmp_path: Path) -> None:
+    shard = read_shard(parquet(tmp_path / "s.parquet", c=[True, False, True]), Columns())
+    assert shard.layout == ("float64", (3,), ("a", "b", "c")), "whatever numbers the columns hold"
     np.testing.assert_array_equal(shard.data.x, np.column_stack([X, [1, 0, 1]]))
     assert shard.data.record_ids == (b"zoe", b"yuri", b"cy")
 
@@ -108,9 +108,9 @@ def test_csv_keeps_ids_as_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "columns", "message"),
     [
-        ({"ids": None}, Columns(), r"no column 'ids'"),
-        ({"y": None, "labels": Y}, Columns(), r"no column 'y'"),
-        ({}, Columns(group_by="user"), r"no column 'groups'"),
+        ({"ids": None}, Columns(), r"no array 'ids'"),
+        ({"y": None, "labels": Y}, Columns(), r"no array 'y'"),
+        ({}, Columns(group_by="user"), r"no array 'groups'"),
         ({"groups": np.arange(3)}, Columns(), r"has groups, but the unit is a record"),
         ({"ids": np.array(["zoe", "", "cy"])}, Columns(), r"1 of 3 are missing"),
         ({"ids": np.array(["zoe", "zoe", "cy"])}, Columns(), r"records overlap"),
@@ -122,7 +122,7 @@ def test_csv_keeps_ids_as_text(tmp_path: Path) -> None:
         ({"x": np.full((3, 2), np.nan)}, Columns(), r"NaN"),
         ({"x": X[:0], "y": Y[:0], "ids": np.array([], dtype=str)}, Columns(), r"at least one record"),
         ({"ids": np.array(IDS, dtype=object)}, Columns(), r"never unpickled"),
-        ({}, Columns(shape=(3, 1)), r"does not fill Columns.shape, \(3, 1\)"),
+        ({}, Columns(shape=(3, 1)), r"does not fill the shape that was asked for, \(3, 1\)"),
     ],
 )
 def test_npz_errors(tmp_path: Path, changes: dict[str, Any], columns: Columns, message: str) -> None:
@@ -137,13 +137,20 @@ def test_npz_errors(tmp_path: Path, changes: dict[str, Any], columns: Columns, m
     [
         ({}, Columns(id="ids"), r"no column 'ids' \(did you mean 'id'\?\) Found: id, label, a, b"),
         ({}, Columns(group_by="patient"), r"no column 'patient'"),
-        ({}, Columns(features=("a", "bb")), r"no column 'bb' \(did you mean 'b'\?\)"),
-        ({"c": ["x", "y", "z"]}, Columns(features=("a", "c")), r"columns of numbers .* got c \(string\)"),
+        ({}, Columns(features=("a", "bb")), r"no column 'bb', which is an input \(did you mean 'b'\?\) Found: id"),
+        (
+            {"c": ["x", "y", "z"]},
+            Columns(features=("a", "c")),
+            r"input 'c' must be a number in every record; 3 of 3 cells are none \(the column is read as string\)",
+        ),
         ({}, Columns(features=("a", "label")), r"not id, label or group; got label"),
-        ({"a": None, "b": None}, Columns(), r"no numeric feature columns"),
-        ({"c": [[1], [2], [3]]}, Columns(), r"a column of lists must be the only feature"),
+        ({"note": ["x", "2", "z"]}, Columns(), r"input 'note' must be a number in every record; 2 of 3 cells are none"),
+        ({"day": np.array(["2024-01-01"] * 3, dtype="datetime64[s]")}, Columns(), r"input 'day' must be a number"),
+        ({"a": None, "b": None}, Columns(), r"there are no inputs: no other columns among id, label"),
+        ({"c": [[1], [2], [3]]}, Columns(), r"a column of lists must be the only input"),
+        ({}, Columns(features=("a", "a")), r"a stands there more than once"),
         ({"a": None, "b": None, "c": [[1], [2, 3], [3]]}, Columns(), r"lists of 'c' must be equally long"),
-        ({"a": [1.0, None, 2.0]}, Columns(), r"feature 'a' has nulls"),
+        ({"a": [1.0, None, 2.0]}, Columns(), r"input 'a' must be there in every record; 1 of 3 cells are empty"),
         ({"id": ["zoe", None, "cy"]}, Columns(), r"ids: every record needs one; 1 of 3 are missing"),
         ({"user": [1, 2, None]}, Columns(group_by="user"), r"1 of 3 are missing"),
         ({"label": [0, None, 1]}, Columns(), r"whole class numbers"),

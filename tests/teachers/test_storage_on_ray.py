@@ -27,6 +27,7 @@ WARD = private_data()
 OWNERS = [f"patient-{row * row % 97}" for row in range(len(WARD))]
 """49 patients: some of the teachers have none."""
 PEOPLE = PrivateData(WARD.x, WARD.y, ids=WARD.record_ids, group_by=OWNERS, name="ward")
+INPUTS = tuple(f"x{column}" for column in range(WARD.x.shape[1]))
 FEATURES = PCA(5).fit(PublicData(QUERIES, name="brochure"))
 
 
@@ -42,7 +43,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("shards")
     rows = np.random.default_rng(3).permutation(len(WARD))
     for number, mine in enumerate(np.array_split(rows, N_SHARDS)):
-        inputs = {f"x{column}": WARD.x[mine, column] for column in range(WARD.x.shape[1])}
+        inputs = {name: WARD.x[mine, column] for column, name in enumerate(INPUTS)}
         table = {
             "id": [WARD.record_ids[row].decode() for row in mine],
             "label": WARD.y[mine],
@@ -65,7 +66,10 @@ def blind_driver(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def split_on_ray(shards: Path, work_dir: Path, executor: OnRay, by_user: bool) -> StoredPartition:
-    stored = StoredData(shards, columns=Columns(group_by="patient" if by_user else None), name="ward")
+    columns = Columns(
+        group_by="patient" if by_user else None, features=tuple(f"x{column}" for column in range(WARD.x.shape[1]))
+    )
+    stored = StoredData(shards, columns=columns, name="ward")
     return StoredPartition.by_hash(stored, N_TEACHERS, salt="2026", work_dir=work_dir, executor=executor, allow_empty=True)
 
 
@@ -104,7 +108,7 @@ def test_stored_records_vote_on_their_nearest_queries_as_those_of_memory(
 
 @pytest.mark.usefixtures("blind_driver")
 def test_silos_vote_as_in_memory(executor: OnRay, shards: Path) -> None:
-    parts = StoredPartition.by_silo(StoredData(shards, columns=Columns(), name="ward"), executor=executor)
+    parts = StoredPartition.by_silo(StoredData(shards, columns=Columns(features=INPUTS), name="ward"), executor=executor)
     votes = nearest_votes(parts, QUERIES, n_classes=N_CLASSES, executor=executor)
     np.testing.assert_array_equal(votes.counts, nearest_votes(WARD, QUERIES, n_classes=N_CLASSES).counts)
 

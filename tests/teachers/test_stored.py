@@ -199,6 +199,28 @@ def test_shards_must_have_one_layout(tmp_path: Path, by_hash: bool) -> None:
 
 
 @pytest.mark.parametrize("by_hash", [True, False])
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_shards_may_hold_other_kinds_of_numbers_but_no_text(tmp_path: Path, by_hash: bool, suffix: str) -> None:
+    """A value that is not whole makes its column another type: in its own shard only, and to no effect."""
+    csv = pytest.importorskip("pyarrow.csv")
+
+    def write(name: str, x: list[Any]) -> None:
+        table = arrow.table({"id": [f"{name}1", f"{name}2"], "label": [0, 1], "x": x, "z": [3, 4]})
+        (csv.write_csv if suffix == ".csv" else parquet.write_table)(table, tmp_path / f"{name}{suffix}")
+
+    write("a", [1, 2])
+    for values in ([5, 6], [5, 6.5], [True, False]):
+        write("b", values)
+        parts = make(StoredData(tmp_path), by_hash, tmp_path / "_work")
+        loads = [parts.loader(teacher).load({})[0] for teacher in range(2)]
+        assert {x.dtype for x in loads} == {np.dtype(np.float64)}
+        assert {1.0, 2.0} < {float(value) for x in loads for value in x[:, 0]}
+    write("b", ["5", "high"])
+    with pytest.raises(PartitionError, match=r"b\.[a-z]+: input 'x' must be a number in every record; 1 of 2 cells"):
+        make(StoredData(tmp_path), by_hash, tmp_path / "_work")
+
+
+@pytest.mark.parametrize("by_hash", [True, False])
 def test_labels_outside_the_classes(tmp_path: Path, records: Records, by_hash: bool) -> None:
     stored = records.shards(tmp_path / "data")
     with pytest.raises(PartitionError, match=r"labels must lie in 0\.\.1 \(n_classes=2\)"):
