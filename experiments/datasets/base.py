@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,9 +12,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pate.arrays import IntArray
+from pate.digests import keyed_place
 from pate.errors import DataError, ParameterError
 from pate.experiments.datasets.files import KnownFile
 from pate.teachers import PrivateData
+
+_PLACES = 1 << 30  # a share of the records is cut as finely
 
 
 class TestSet:
@@ -113,6 +116,16 @@ class Split:
     def n_classes(self) -> int:
         return len(self.class_names)
 
+    def with_fewer(self, share: float) -> Split:
+        """The same with about this share of the private records (or users), each kept or not by a hash of its own id."""
+        whole = self.private
+        kept = (keyed_place(whole.unit_ids, "fewer", _PLACES) < share * _PLACES)[whole.unit_of]
+        rows = np.flatnonzero(kept)
+        ids, units = np.array(whole.record_ids, dtype=object)[rows], np.array(whole.unit_ids, dtype=object)
+        users = None if whole.unit == "record" else units[whole.unit_of[rows]].tolist()
+        name = f"{whole.name}-{share:g}"
+        return replace(self, private=PrivateData(whole.x[rows], whole.y[rows], ids.tolist(), group_by=users, name=name))
+
     def __repr__(self) -> str:
         return (
             f"Split({self.name!r}, {self.protocol}: {len(self.private)} private, {len(self.public_x)} public records of shape "
@@ -136,6 +149,11 @@ class DatasetSource(ABC):
     def benchmark(self) -> bool:
         """Whether the records are public anyway, so that a run may be a seeded simulation."""
         return False
+
+    @property
+    def no_release(self) -> str | None:
+        """Why a run on these data must not be a release, beginning with the option at fault; None where it may be one."""
+        return None
 
     @abstractmethod
     def load(self, root: Path) -> Split:

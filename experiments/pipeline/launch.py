@@ -126,8 +126,11 @@ def load_material(recipe: RunRecipe, base: Path | None, data: str | os.PathLike[
     """A user's own files are named from the recipe's directory; data sets lie under ``data``."""
     source = make_source(recipe.data)
     if isinstance(source, Files):
-        return Material.of(source.load(base or Path()))
-    return Material.of(source.load(data_root(data, recipe.data.source) if source.needs_files else Path()))
+        split = source.load(base or Path())
+    else:
+        split = source.load(data_root(data, recipe.data.source) if source.needs_files else Path())
+    share = recipe.data.private_share
+    return Material.of(split if share is None else split.with_fewer(share))
 
 
 class Run:

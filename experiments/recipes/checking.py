@@ -142,6 +142,10 @@ def _misfits(recipe: RunRecipe) -> Iterator[str]:
             "mode: simulation draws noise that can be drawn again, so it is for public benchmark data; these are not. Leave "
             "mode out, or say that the records are public with data.is_benchmark = true"
         )
+    if mode_of(recipe) == "release" and (reason := make_source(recipe.data).no_release) is not None:
+        yield f"data.{reason}"
+    if recipe.data.private_share is not None and mode_of(recipe) != "simulation":
+        yield "data.private_share: for simulations only; a release is made from all records, or from other files"
     if recipe.mode == "simulation" and recipe.privacy.ledger is not None:
         yield "privacy.ledger: a simulation keeps its ledger in the run directory; leave the key out"
     declared = training_settings(recipe.dpsgd).rate if isinstance(recipe, DpsgdRecipe) else 1.0

@@ -14,6 +14,9 @@ SERVICE = "service"
 AUTO = "auto"
 """As ``aggregator.sigma``: the least noise with which all queries fit in the budget."""
 
+AUTOMATIC = ("gnmax", "noisy-histogram")
+"""The aggregators for which it can be found."""
+
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 Seed = Annotated[int, Field(ge=0)]
@@ -36,9 +39,14 @@ class Part(BaseModel):
 
 
 class DataTable(Part):
-    """source: a name of `pate data list`, "files" for your own, or "package.module:Class"."""
+    """source: a name of `pate data list`, "files" for your own, or "package.module:Class".
+
+    private_share: of the private records (or users) so many are kept, by a hash of their ids; for curves over their number, in
+    simulations only.
+    """
 
     source: str
+    private_share: Annotated[float, Field(gt=0, lt=1)] | None = None
 
 
 class FeaturesTable(Part):

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 from statistics import mean
 
 from pate.experiments.plots import log_scale, new_figure, save_figure
 from pate.experiments.reports.plots import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY
 from pate.experiments.reproduce.running import Found, StudyResult
-from pate.experiments.reproduce.studies import DPSGD, ERM, PAPER, RECORDS, ROUNDS, TEACHERS, Study
+from pate.experiments.reproduce.studies import DPSGD, ERM, PAPER, RECORDS, ROUNDS, SWEEP_RECORDS, TEACHERS, Study
 
 _COLOURS = {RECORDS: BLUE, TEACHERS: ORANGE, PAPER: RED, DPSGD: GREEN, ERM: PURPLE, ROUNDS: SKY}
 _DASHES = {"": "-", "A": "-", "B": "--"}
-_MARKERS = ("^", "v", "s", "D", "P")
+_MARKERS = ("^", "v", "s", "D", "P", "<", ">")
 _PRIVATE, _PUBLISHED = "(private)", "(published)"
 _AXES = {"teachers": "teachers, sigma = 0.16 of their number", "sigma": "sigma, 250 teachers"}
 
@@ -23,9 +24,8 @@ def draw_study(study: Study, result: StudyResult, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     drawn = [_against_epsilon(study, result, folder / f"{study.name}.svg")]
     for sweep in dict.fromkeys(case.sweep for case in result.cases if case.sweep):
-        drawn.append(
-            _trade_off([case for case in result.cases if case.sweep == sweep], sweep, folder / f"{study.name}-{sweep}.svg")
-        )
+        cases, path = [case for case in result.cases if case.sweep == sweep], folder / f"{study.name}-{sweep}.svg"
+        drawn.append(_over_records(cases, study, path) if sweep == SWEEP_RECORDS else _trade_off(cases, sweep, path))
     return drawn
 
 
@@ -56,7 +56,7 @@ def _against_epsilon(study: Study, result: StudyResult, path: Path) -> Path:
             private = [[getattr(point, attribute) for point in case.points] for case in cases]
             if all(value is not None for each in private for value in each):
                 axes.plot([mean(each) for each in private], y, marker, color=_COLOURS[line], alpha=0.6)
-    for marker, what in zip(_MARKERS, dict.fromkeys(each.what for each in study.published), strict=False):
+    for marker, what in zip(cycle(_MARKERS), dict.fromkeys(each.what for each in study.published), strict=False):
         points = [each for each in study.published if each.what == what]
         axes.plot(
             [p.epsilon for p in points], [scale * p.accuracy for p in points], marker, color=GREY, label=f"{what} {_PUBLISHED}"
@@ -108,5 +108,26 @@ def _trade_off(cases: Sequence[Found], sweep: str, path: Path) -> Path:
     below.legend(frameon=False, fontsize=8)
     for axes in (above, below):
         axes.grid(alpha=0.3)
+    save_figure(figure, path)
+    return path
+
+
+def _over_records(cases: Sequence[Found], study: Study, path: Path) -> Path:
+    """What each line reaches with fewer private records."""
+    figure = new_figure(6.4, 4.2)
+    axes = figure.subplots()
+    scale = 100 if study.metric == "accuracy" else 1
+    for line in dict.fromkeys(case.line for case in cases):
+        own = [case for case in cases if case.line == line]
+        figures = [figure_of(case, study.metric) for case in own]
+        bars = [[scale * (mean(e) - min(e)) for e in figures], [scale * (max(e) - mean(e)) for e in figures]]
+        middle = [scale * mean(each) for each in figures]
+        axes.errorbar([case.value for case in own], middle, yerr=bars, fmt="o-", color=_COLOURS[line], capsize=3, label=line)
+    log_scale(axes)
+    axes.set_xlabel("share of the private records")
+    axes.set_ylabel("test accuracy, %" if study.metric == "accuracy" else "area under the curve")
+    axes.set_title(f"{study.title}: mean of {len(cases[0].points)} seeds, bars from least to most", fontsize=10)
+    axes.legend(frameon=False, fontsize=8)
+    axes.grid(alpha=0.3)
     save_figure(figure, path)
     return path

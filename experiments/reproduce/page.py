@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from pathlib import Path
 from statistics import mean, stdev
 
 from pate.experiments.array_files import write_text
 from pate.experiments.reproduce.drawing import figure_of
 from pate.experiments.reproduce.running import Found, StudyResult
-from pate.experiments.reproduce.studies import DPSGD, ERM, STUDIES, Study, Target
+from pate.experiments.reproduce.studies import DPSGD, ERM, STUDIES, SWEEP_RECORDS, Study, Target
 from pate.progress import duration
 
 PAGE, FOLDER = "results.md", "results"
@@ -206,9 +207,12 @@ def _target_row(study: Study, result: StudyResult, target: Target) -> str:
 
 
 def _trade_offs(study: Study, result: StudyResult) -> Iterator[str]:
-    titles = {"teachers": "How many teachers", "sigma": "How much noise"}
+    titles = {"teachers": "How many teachers", "sigma": "How much noise", "records": "How many records"}
     for sweep in dict.fromkeys(case.sweep for case in result.cases if case.sweep):
         yield from ("", f"### {titles[sweep]}", "", f"![{titles[sweep]}]({FOLDER}/{study.name}-{sweep}.svg)", "")
+        if sweep == SWEEP_RECORDS:
+            yield from _over_records([case for case in result.cases if case.sweep == sweep], study.metric)
+            continue
         yield f"| {sweep} | accuracy | answers right | publishable epsilon | data-dependent, exact | bound of 2018 |"
         yield "|---|---|---|---|---|---|"
         for case in result.cases:
@@ -220,3 +224,14 @@ def _trade_offs(study: Study, result: StudyResult) -> Iterator[str]:
                     f"{mean(p.epsilon for p in points):.3f} | {_private(case, 'epsilon_dependent')} | "
                     f"{_private(case, 'epsilon_2018')} |"
                 )
+
+
+def _over_records(cases: Sequence[Found], metric: str) -> Iterator[str]:
+    lines = list(dict.fromkeys(case.line for case in cases))
+    epsilon = mean(_epsilon(case) for case in cases)
+    yield f"At epsilon {epsilon:.2f}; as many records to a teacher as ever, so fewer teachers, and lots a like share. In %."
+    yield from ("", f"| share of the records | {' | '.join(lines)} |", "|---" * (len(lines) + 1) + "|")
+    for share in dict.fromkeys(case.value for case in cases):
+        here = {case.line: case for case in cases if case.value == share}
+        cells = [spread([100 * each for each in figure_of(here[line], metric)], 1) for line in lines]
+        yield f"| {Fraction(share)} | {' | '.join(cells)} |"

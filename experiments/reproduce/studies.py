@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from pate.errors import ParameterError
@@ -15,13 +15,14 @@ Metric = Literal["accuracy", "auc"]
 TEACHERS, RECORDS, PAPER, DPSGD = "teacher ensemble", "partial votes", "the paper's own parameters", "DP-SGD"
 ERM = "private ERM"
 ROUNDS = "teacher ensemble, two rounds"
+SWEEP_RECORDS = "records"
 
 
 @dataclass(frozen=True)
 class Case:
     """One point: a recipe, what is changed in it, and the line of the plot that it lies on.
 
-    sweep: what it varies, where it belongs to a plot of trade-offs and to no line; value: at which place.
+    sweep: what it varies, where it belongs to a plot of trade-offs and not to that against epsilon; value: at which place.
     """
 
     line: str
@@ -97,6 +98,36 @@ _TRADE_OFFS = (
         for sigma in (10, 20, 40, 60, 80, 120)
     ),
 )
+
+
+def _over_records(*whole: Case, scaled: Mapping[str, int]) -> tuple[Case, ...]:
+    """Each case at fewer private records. scaled: whole numbers by path that go down with them: as many records to a teacher as
+    ever, so fewer teachers, and lots that are a like share.
+    """
+    found = []
+    for case in whole:
+        found += [
+            replace(
+                case,
+                changes={
+                    **case.changes,
+                    "data.private_share": share,
+                    **{path: max(1, round(share * value)) for path, value in scaled.items() if _concerns(path, case)},
+                },
+                sweep=SWEEP_RECORDS,
+                value=share,
+            )
+            for share in _SHARES
+        ]
+        found.append(replace(case, sweep=SWEEP_RECORDS, value=1.0))
+    return tuple(found)
+
+
+def _concerns(path: str, case: Case) -> bool:
+    return (case.line, path.partition(".")[0]) in ((TEACHERS, "teachers"), (DPSGD, "dpsgd"))
+
+
+_SHARES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2)  # of the private records
 
 _PATE_2017 = "Papernot et al. 2017, arXiv:1610.05755, table 2; data-dependent, not sanitised"
 _PATE_2018 = "Papernot et al. 2018, arXiv:1802.08908, table 1; data-dependent, not sanitised"
@@ -180,6 +211,12 @@ STUDIES: dict[str, Study] = {
                 *(each for p in "AB" for each in _at(RECORDS, "adult-records", (0.1, 0.5, 1.0), p)),
                 *(each for p in "AB" for each in _at(DPSGD, "adult", (0.5, 1.0), p, {"data.encoding": "full"})),
                 *(each for p in "AB" for each in _at(ERM, "adult", (0.5, 1.0), p)),
+                *_over_records(
+                    *_at(RECORDS, "adult-records", (0.5,), "A"),
+                    *_at(TEACHERS, "adult", (0.5,), "A"),
+                    *_at(DPSGD, "adult", (0.5,), "A", {"data.encoding": "full"}),
+                    scaled={"teachers.count": 500, "dpsgd.lot_size": 4096},
+                ),
             ),
             published=_line("PATE 2018", _PATE_2018, {1.90: 83.7}, False),
             targets=(
@@ -208,7 +245,16 @@ STUDIES: dict[str, Study] = {
         Study(
             "kddcup99",
             "KDDCup99",
-            (Case(TEACHERS, "kddcup99"), Case(DPSGD, "kddcup99", kind="dpsgd"), Case(ERM, "kddcup99", kind="erm")),
+            (
+                Case(TEACHERS, "kddcup99"),
+                Case(DPSGD, "kddcup99", kind="dpsgd"),
+                Case(ERM, "kddcup99", kind="erm"),
+                *_over_records(
+                    Case(TEACHERS, "kddcup99"),
+                    Case(DPSGD, "kddcup99", kind="dpsgd"),
+                    scaled={"teachers.count": 1000, "dpsgd.lot_size": 4096},
+                ),
+            ),
             notes=(
                 "Copies of connections are left out before they are divided, a look at all of them: epsilon is of the records "
                 "that are left. delta is 1e-6, below one over the number of records.",

@@ -33,7 +33,8 @@ from pate.experiments.recipes.checking import erm_settings, mode_of
 from pate.experiments.recipes.model import ErmRecipe
 from pate.experiments.reports.plots import BLUE, GREEN, GREY, ORANGE, RED
 from pate.experiments.reproduce.page import spread
-from pate.experiments.reproduce.running import StudyResult, code_state, machine
+from pate.experiments.reproduce.running import Found, StudyResult, code_state, machine
+from pate.experiments.reproduce.studies import SWEEP_RECORDS
 from pate.noise import SimulatedNoise
 from pate.student.records import float_records
 from pate.teachers.resuming import refuse_private_features
@@ -210,18 +211,20 @@ def draw_curves(found: Curves, path: Path, beside: StudyResult | None = None) ->
         left.axhline(100 * mean(point.accuracies), color=GREY, linestyle=":", label=WITHOUT)
     everybody = max(point.records for point in found.over_epsilon)
     own = next(point.epsilon for point in found.over_records if point.epsilon is not None)
-    for line, cases in () if beside is None else _comparable(found, beside):
-        marker, colour = _BESIDE[line]
-        spots = [(mean(point.epsilon for point in case), 100 * mean(point.accuracy for point in case)) for case in cases]
-        left.plot(*zip(*spots, strict=True), marker, color=colour, label=line if colour != RED else f"PATE, {line}")
-        nearest = min(spots, key=lambda spot: abs(spot[0] - own))
-        right.plot([everybody], [nearest[1]], marker, color=colour)
+    for axes, sweep in ((left, ""), (right, SWEEP_RECORDS)):
+        for line, cases in {} if beside is None else _comparable(found, beside, sweep).items():
+            marker, colour = _BESIDE[line]
+            x = [each.value * everybody if sweep else mean(point.epsilon for point in each.points) for each in cases]
+            y = [100 * mean(point.accuracy for point in each.points) for each in cases]
+            style = f"{marker}--" if sweep else marker
+            axes.plot(x, y, style, color=colour, label=line if colour != RED else f"PATE, {line}")
     for axes, what in ((left, f"epsilon; delta = {found.delta:g} but for pure DP"), (right, f"records; epsilon {own:g}")):
         log_scale(axes)
         axes.set_xlabel(what)
         axes.grid(alpha=0.3)
     for axes, points in ((left, found.over_epsilon), (right, found.over_records)):
         means = [100 * mean(point.accuracies) for point in points]
+        means += [float(each) for line in axes.get_lines() for each in line.get_ydata()]
         axes.set_ylim(min(means) - 3, max(means) + 2)  # of the means; the bar of a bad point may leave the picture below
     left.set_ylabel("test accuracy, %")
     left.set_title(f"{found.data}, {found.protocol}: {everybody} records", fontsize=10)
@@ -266,11 +269,11 @@ def _panel(axes: Any, points: Sequence[CurvePoint], place: Callable[[CurvePoint]
         )
 
 
-def _comparable(found: Curves, beside: StudyResult) -> list[tuple[str, list[Any]]]:
-    """Of each line of the study that is known here the runs of each case, of the same protocol."""
-    lines: dict[str, list[Any]] = {}
+def _comparable(found: Curves, beside: StudyResult, sweep: str) -> dict[str, list[Found]]:
+    """Of each line of the study that is known here the cases of the same protocol."""
+    lines: dict[str, list[Found]] = {}
     for case in beside.cases:
         same = found.protocol.startswith(f"protocol {case.protocol}" if case.protocol else "")
-        if same and not case.sweep and case.line in _BESIDE:
-            lines.setdefault(case.line, []).append(case.points)
-    return list(lines.items())
+        if same and case.sweep == sweep and case.line in _BESIDE:
+            lines.setdefault(case.line, []).append(case)
+    return lines
