@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from pate.aggregators import curve_bound
+from pate.aggregators import curve_ahead
+from pate.aggregators.asking import refusals_tell_of_open_ones
 from pate.errors import BudgetExceeded, ExecutionError, ParameterError, PateError
 from pate.execution import Executor, Lost, OnRay, Serial, Task
 from pate.execution.base import Shared
@@ -24,7 +25,7 @@ from pate.experiments.pipeline.store import digest, private_folder
 from pate.experiments.pipeline.voting import Material
 from pate.experiments.recipes.checking import make_mechanism, mode_of, with_noise
 from pate.experiments.recipes.model import Recipe
-from pate.experiments.recipes.reading import change, check_recipe, load_tables
+from pate.experiments.recipes.reading import change_all, check_recipe, load_tables
 from pate.noise import SimulatedNoise
 from pate.progress import Show, tracked
 from pate.votes import Votes
@@ -67,6 +68,15 @@ class Sweep:
     trials: tuple[Trial, ...]
     folder: Path
 
+    @property
+    def failed(self) -> dict[str, list[Trial]]:
+        """The trials of which nothing came, by what was said of them: seeds of one setting fail alike."""
+        found: dict[str, list[Trial]] = {}
+        for trial in self.trials:
+            if trial.error is not None:
+                found.setdefault(trial.error, []).append(trial)
+        return found
+
     def to_json(self) -> dict[str, Any]:
         return {
             "title": self.title,
@@ -97,16 +107,14 @@ class Request:
         if not self.grid:
             raise ParameterError("A sweep needs something to vary: give --grid, for example --grid aggregator.sigma=20,40,80.")
         subject, tables = load_tables(self.recipe)
-        for path, value in self.changes.items():
-            change(tables, path, value, subject)
         found = []
         for values in product(*self.grid.values()):
             chosen = dict(zip(self.grid, values, strict=True))
             for seed in range(self.seeds):
                 own = json.loads(json.dumps(tables))
-                own["seed"] = own.get("seed", 0) + seed
-                for path, value in chosen.items():
-                    change(own, path, value, subject)
+                change_all(own, {**self.changes, **chosen}, subject)
+                if "seed" not in chosen:
+                    own["seed"] = own.get("seed", 0) + seed
                 told = ", ".join(f"{key}={value}" for key, value in chosen.items())
                 found.append((chosen, check_recipe(own, f"{subject} with {told}")))
         return found
@@ -218,7 +226,8 @@ def _afford(jobs: Sequence[_Job]) -> None:
     total = sum(costs[1:], start=costs[0])
     with desk.open() as ledger:
         try:
-            ledger.afford(total)
+            with refusals_tell_of_open_ones(ledger):
+                ledger.afford(total)
         except BudgetExceeded as error:
             raise BudgetExceeded(
                 f"{len(questions)} trials ask of private votes, and each is charged: {error} Try fewer, or choose on simulated "
@@ -259,7 +268,8 @@ def _simulated(changes: Mapping[str, Any], recipe: Recipe, request: Request, bas
     return Trial(
         changes,
         recipe.seed,
-        epsilon=curve_bound(mechanism, release).epsilon(recipe.privacy.delta).epsilon,
+        # The worst case, as a run reports it: a sum of what was realised is no claim.
+        epsilon=curve_ahead(mechanism, votes.electorate, len(votes)).epsilon(recipe.privacy.delta).epsilon,
         answered=int(answered.sum()),
         asked=len(release),
         labels_right=right,

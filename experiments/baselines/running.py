@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from abc import ABC, abstractmethod
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from pate.aggregators.interrupts import uninterrupted
 from pate.arrays import FloatArray
 from pate.execution import Serial
 from pate.experiments.array_files import write_text
@@ -81,7 +83,9 @@ class BaselineRun(ABC, Generic[R, T]):
             self._features = None if wanted is None else fitted_features(wanted, self._split, self._teller)
             refuse_private_features(self._features, private, Serial())
             note.text = "none: the records themselves" if self._features is None else self._features.title
-        trained = self._train()
+        # DP-SGD pays piece by piece, and loses the piece that it is at; where all is paid for at once, Ctrl-C waits for it.
+        with uninterrupted() if isinstance(self._recipe, ErmRecipe) else nullcontext():
+            trained = self._train()
         evaluation = self._test(self._classifier(trained))
         with self._teller.stage("report", "figures, plots and a page to read") as note:
             result = self._summary(trained, evaluation)

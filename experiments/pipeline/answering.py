@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pate.aggregators import Aggregator, ask
-from pate.aggregators.asking import AlreadyAsked
+from pate.aggregators.asking import AlreadyAsked, refusals_tell_of_open_ones
 from pate.arrays import IntArray
 from pate.experiments.array_files import write_text
 from pate.experiments.pipeline.store import Stages, private_folder
@@ -64,7 +64,7 @@ class Desk:
 
         charged: a key; where something is charged under it, a run that was stopped has begun to ask, and was let through.
         """
-        with self.open() as ledger:
+        with self.open() as ledger, refusals_tell_of_open_ones(ledger):
             if charged is None or charged not in {entry.key for entry in ledger.entries()}:
                 ledger.afford(costs)
 
@@ -84,9 +84,13 @@ class Desk:
             keep = None if found else lambda release: write_text(file, release_text(release, rows))
             return ask(aggregator, votes, ledger, seeded, key=self.simulated_key(number), keep=keep), found
 
+    def answers_folder(self, stages: Stages, inputs: dict[str, Any]) -> Path:
+        """Where :meth:`release` keeps the answers to a question."""
+        return stages.folder("answers", inputs)
+
     def stored(self, stages: Stages, inputs: dict[str, Any]) -> Release | None:
         """The answers that :meth:`release` would find, paid for; None where there are none."""
-        file = stages.folder("answers", inputs) / _RELEASE
+        file = self.answers_folder(stages, inputs) / _RELEASE
         return read_release(file).release if file.exists() else None
 
     def release(
@@ -97,7 +101,7 @@ class Desk:
         inputs: all that the question consists of. Also gives what the keys of its charges begin with: a try whose answers were
         lost in a crash stays charged, and the next one is charged too.
         """
-        folder = stages.folder("answers", inputs)
+        folder = self.answers_folder(stages, inputs)
         with stages.locked(folder):
             intent, file = folder / _INTENT, folder / _RELEASE
             if not intent.exists():

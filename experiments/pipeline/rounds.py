@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pate.aggregators import Aggregator, curve_ahead
+from pate.aggregators.interrupts import uninterrupted
 from pate.arrays import IntArray
 from pate.errors import DataError
 from pate.experiments.array_files import write_text
@@ -118,9 +119,14 @@ class Rounds:
             return self._desk.simulate(mechanism, votes, rows, file, number)
         if file.exists():  # whatever became of the stages: these answers are paid for
             return self._stored(file, rows), True
-        release, cached, name = self._desk.release(mechanism, votes, rows, self._folder.stages, self._question(number))
-        self._folder.remember(paid_as=list(dict.fromkeys([*self._names(), name])))
-        write_text(file, release_text(release, rows))
+        question, stages = self._question(number), self._folder.stages
+        with uninterrupted():
+            # Told first, so that they are found wherever this is killed.
+            place = self._desk.answers_folder(stages, question).name
+            self._folder.remember(asked=list(dict.fromkeys([*self._folder.run().get("asked", []), place])))
+            release, cached, name = self._desk.release(mechanism, votes, rows, stages, question)
+            self._folder.remember(paid_as=list(dict.fromkeys([*self._names(), name])))
+            write_text(file, release_text(release, rows))
         return release, cached
 
     def paid_as(self) -> list[str] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pate.aggregators.interrupts import uninterrupted
 from pate.experiments.pipeline.answering import Desk
 from pate.experiments.pipeline.voting import Material
 from pate.experiments.recipes.checking import mechanisms_of
@@ -26,7 +27,7 @@ def planned(recipe: Recipe, material: Material) -> Sanitiser | None:
 
 def drawn(sanitiser: Sanitiser, votes: Votes, desk: Desk, paid_as: Sequence[str] | None) -> Sanitised:
     """The run's own, out of the ledger: found there, or charged and drawn. One that a crash took stays charged."""
-    with desk.open() as ledger:
+    with uninterrupted(), desk.open() as ledger:
         state = desk.entries(ledger, paid_as)[-1].hash
         noise: Noise = OSNoise()
         if desk.mode == "simulation":

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from pate.errors import DataError, RecipeError
 from pate.experiments.recipes.checking import recipe_problems, table_problems
 from pate.experiments.recipes.model import NOT_FOR, DpsgdRecipe, ErmRecipe, Recipe, RunRecipe
+from pate.experiments.recipes.parts import named_parts, places_of, steps_of, without_old_parameters
 from pate.references import did_you_mean
 
 BUILT_IN = Path(__file__).parent
@@ -22,7 +23,7 @@ SUFFIX = ".toml"
 def read_recipe(place: str | Path | Mapping[str, Any], changes: Mapping[str, Any] | None = None) -> Recipe:
     """A recipe, checked: built-in by name, from a .toml file, or given as nested tables.
 
-    changes: values by path, ``{"aggregator.sigma": 20}``; a table at a path is merged into the one that is there.
+    changes: as :func:`change_all` takes them.
     """
     return check_recipe(*_changed(place, changes))
 
@@ -87,7 +88,7 @@ def built_in_recipes() -> dict[str, Path]:
 
 def change(tables: dict[str, Any], path: str, value: Any, subject: str) -> None:
     """Set ``tables[a][b]`` for the path "a.b"; the tables on the way are made where there are none."""
-    *above, last = path.replace("__", ".").split(".")
+    *above, last = steps_of(path)
     if not all((*above, last)):
         raise RecipeError(f"{subject}: a change must name a key by its path, such as aggregator.sigma; got {path!r}.")
     here = tables
@@ -100,6 +101,18 @@ def change(tables: dict[str, Any], path: str, value: Any, subject: str) -> None:
             change(here[last], key, each, subject)
     else:
         here[last] = _copied(value)
+
+
+def change_all(tables: dict[str, Any], changes: Mapping[str, Any], subject: str) -> None:
+    """The changes of one command, values by path, ``{"aggregator.sigma": 20}``; a table is merged into the one that is there.
+
+    Where another part is named (``{"student.model": "vat"}``), the old one's parameters go, but for those given here.
+    """
+    before = named_parts(tables)
+    for path, value in changes.items():
+        change(tables, path, value, subject)
+    given = {place for path, value in changes.items() for place in places_of(steps_of(path), value)}
+    without_old_parameters(tables, before, given)
 
 
 @overload
@@ -131,8 +144,7 @@ def recipe_text(recipe: RunRecipe) -> str:
 
 def _changed(place: str | Path | Mapping[str, Any], changes: Mapping[str, Any] | None) -> tuple[dict[str, Any], str]:
     subject, tables = load_tables(place)
-    for path, value in (changes or {}).items():
-        change(tables, path, value, subject)
+    change_all(tables, changes or {}, subject)
     return tables, subject
 
 

@@ -50,7 +50,7 @@ def account(
         bool, typer.Option("--again", help="Draw and charge another sanitised epsilon, though one was drawn.")
     ] = False,
     simulate: Annotated[
-        int | None, typer.Option("--simulate", metavar="SEED", help="Seeded noise: repeatable, stamped, not private.")
+        int | None, typer.Option("--simulate", min=0, metavar="SEED", help="Seeded noise: repeatable, stamped, not private.")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -70,11 +70,15 @@ def account(
     file = read_votes(votes, queries=queries, teachers=teachers, participation=participation)
     if queries is not None:
         mechanism = mechanism.part(0, queries)
+    if sanitise and ledger is None and simulate is not None and (again or dataset is not None):
+        raise ParameterError("--again and --dataset belong to --ledger; --simulate without one draws the same each time.")
     if sanitise:
+        from pate.aggregators.interrupts import uninterrupted
         from pate.commands.sanitising import sanitised
 
         # First: a release that cannot be had, or paid for, is refused before anything is computed from votes.
-        told = sanitised(file, mechanism, delta, method, ledger, dataset, again, simulate)
+        with uninterrupted():  # from the charge until the ledger holds what was drawn
+            told = sanitised(file, mechanism, delta, method, ledger, dataset, again, simulate)
     elif method != "growth" or again or any(each is not None for each in (ledger, dataset, simulate)):
         raise ParameterError("--method, --ledger, --dataset, --again and --simulate belong to --sanitise.")
     else:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pate.commands.inputs import of_files
 from pate.commands.options import (
     AggregatorName,
     BudgetDelta,
@@ -50,7 +51,7 @@ def ask(
         int | None, typer.Option("--participation", min=1, help="Most votes of a voter, where partial votes do not state it.")
     ] = None,
     simulate: Annotated[
-        int | None, typer.Option("--simulate", metavar="SEED", help="Seeded noise: repeatable, stamped, not private.")
+        int | None, typer.Option("--simulate", min=0, metavar="SEED", help="Seeded noise: repeatable, stamped, not private.")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -61,6 +62,7 @@ def ask(
     Example: pate ask --votes votes.npz -a gnmax -s sigma=40 --ledger ledger.db --budget-epsilon 1 --out release.json
     """
     from pate.aggregators import make_aggregator
+    from pate.aggregators.interrupts import uninterrupted
     from pate.experiments.array_files import check_place_for
     from pate.experiments.asking import AnswersNotWritten, ask_into, open_ledger
     from pate.experiments.score_files import told_of_student
@@ -71,16 +73,26 @@ def ask(
     mechanism = told_of_student(make_aggregator(aggregator, parse_settings(settings)), scores)
     noise = noise_for("release") if simulate is None else noise_for("simulation", simulate)
     budget = _budget(budget_epsilon, delta, slack)
-    with in_words(lambda: "`pate ledger show` tells what was charged; no answers were written."):
+    written = False
+
+    def after_ctrl_c() -> str:
+        if written:
+            return f"The answers are charged, and written: {out}."
+        return "`pate ledger show` tells what was charged; no answers were written."
+
+    with in_words(after_ctrl_c):
         check_place_for(out)
         file = read_votes(votes, teachers=teachers, participation=participation)
-        rows = None if queries is None else read_rows(queries)
+        with of_files():
+            rows = None if queries is None else read_rows(queries)
         with open_ledger(ledger, file, dataset, unit, budget) as opened:
-            try:
-                release = ask_into(out, mechanism, file.votes, opened, queries=rows, noise=noise)
-            except AnswersNotWritten as error:
-                typer.echo(error.text)  # public and paid for: better on the terminal than lost
-                raise
+            with uninterrupted():
+                try:
+                    release = ask_into(out, mechanism, file.votes, opened, queries=rows, noise=noise)
+                except AnswersNotWritten as error:
+                    typer.echo(error.text)  # public and paid for: better on the terminal than lost
+                    raise
+                written = True
             spent, left = opened.spent(), opened.remaining()
             facts = {
                 "release": str(out),

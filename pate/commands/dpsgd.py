@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from pate.commands.options import Json, print_json
-from pate.commands.run import Changes, DataFolder, Out, RecipeName, print_finished
+from pate.commands.run import Changes, DataFolder, Out, RecipeName, how_to_go_on, print_finished
 from pate.commands.settings import parse_changes
 from pate.commands.trouble import in_words, shown
 
@@ -56,7 +56,7 @@ def train(
     from pate.experiments.recipes.reading import find_recipe, read_dpsgd_recipe
 
     checked = read_dpsgd_recipe(recipe, parse_changes(settings))
-    with in_words(lambda: "What is finished is kept: the same command goes on from there."):
+    with in_words(how_to_go_on(checked, out, again)):
         finished = launch_dpsgd(checked, base=find_recipe(recipe).parent, data=data, out=out, show=shown(), again=again)
     if json:
         print_json({"run": str(finished.folder), "result": finished.result.model_dump(mode="json")})

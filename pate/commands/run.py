@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,7 @@ from pate.commands.trouble import in_words, shown
 
 if TYPE_CHECKING:
     from pate.experiments.pipeline.launch import Finished
+    from pate.experiments.recipes.model import RunRecipe
 
 RecipeName = Annotated[
     str, typer.Argument(metavar="RECIPE", help="A built-in recipe (`pate recipes list`), or your own file that ends in .toml.")
@@ -55,14 +57,15 @@ def run(
     Example: pate run mnist --set aggregator.sigma=40 --data DIR
     """
     from pate.experiments.pipeline.launch import launch
+    from pate.experiments.recipes.checking import with_noise
     from pate.experiments.recipes.reading import find_recipe, read_recipe
     from pate.experiments.teacher_jobs import executor_for
 
     changes = parse_changes(settings)
     if upper_bounds:
         changes["evaluation.upper_bounds"] = True
-    checked = read_recipe(recipe, changes)
-    with in_words(lambda: "What is finished is kept: the same command goes on from there."):
+    checked = with_noise(read_recipe(recipe, changes))
+    with in_words(how_to_go_on(checked, out, again)):
         finished = launch(
             checked,
             base=find_recipe(recipe).parent,
@@ -78,6 +81,19 @@ def run(
         print_json({"run": str(finished.folder), "result": finished.result.model_dump(mode="json")})
     else:
         print_finished(finished)
+
+
+def how_to_go_on(recipe: RunRecipe, out: Path, again: bool) -> Callable[[], str]:
+    """What to tell who stops a run. With --again, one that has its answers is gone on with by the command without it."""
+    from pate.experiments.pipeline.folder import RunFolder
+
+    take = RunFolder(recipe, out, again=True) if again else None
+
+    def told() -> str:
+        without = " without --again" if take is not None and take.answered else ""
+        return f"What is finished is kept: the same command{without} goes on from there."
+
+    return told
 
 
 def print_finished(finished: Finished) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pate.commands.inputs import of_files
 from pate.commands.options import Json, print_json
 from pate.commands.settings import parse_settings
 from pate.commands.trouble import in_words, shown
@@ -86,7 +87,7 @@ def queries(
     """
     from pate.errors import ParameterError
     from pate.experiments.array_files import check_array_place, write_public_arrays
-    from pate.experiments.student_jobs import choose, fitted_features
+    from pate.experiments.student_jobs import choose, fitted_features, read_rows
     from pate.experiments.teacher_jobs import read_inputs
     from pate.student.diary import Diary
 
@@ -95,7 +96,10 @@ def queries(
         raise ParameterError("--features-set belongs to --features: name the features too.")
     with in_words(lambda: "No queries were written."):
         check_array_place(out)
-        x = read_inputs(public)
+        with of_files():
+            x = read_inputs(public)
+            for path in asked:
+                read_rows(path)
         helper = None if learner is None else _load(learner, allow)
         space = None if features is None else fitted_features(features, settings, x, Diary("queries", shown()))
         rows = choose(x, n, strategy, features=space, asked=asked, learner=helper, seed=seed)
@@ -137,7 +141,8 @@ def train(
     """
     from pate.errors import ParameterError
     from pate.experiments.array_files import check_place_for
-    from pate.experiments.student_jobs import facts_of, new_student, read_answers
+    from pate.experiments.release_files import read_release
+    from pate.experiments.student_jobs import facts_of, new_student, read_answers, read_rows
     from pate.experiments.teacher_jobs import read_inputs
 
     # Everything that can be wrong without training is told first.
@@ -146,7 +151,12 @@ def train(
         check_place_for(out)
         if out.exists() and not force:
             raise ParameterError(f"{out}: there is a file already. Add --force to overwrite it, or name another one.")
-        x = read_inputs(public)
+        with of_files():
+            x = read_inputs(public)
+            for path in release:
+                read_release(path)
+            for path in queries:
+                read_rows(path)
         releases, rows = read_answers(release, queries, len(x))
         learner.fit(x, releases, rows, show=shown())
         learner.save(out)
@@ -173,7 +183,8 @@ def predict(
 
     with in_words(lambda: "No predictions were written."):
         check_array_place(out)
-        records = read_inputs(x)
+        with of_files():
+            records = read_inputs(x)
         learner = _load(model, allow)
         likely = learner.predict_proba(records)
         write_public_arrays(out, {"probabilities": likely} if proba else {"labels": likely.argmax(axis=1)})

@@ -44,6 +44,8 @@ def sweep(
 ) -> None:
     """Try settings of a recipe. Every trial on private votes is charged, and a sweep that the budget does not cover is refused.
 
+    A trial that fails is told, the others run, and the command ends with exit code 1.
+
     Example: pate sweep adult --grid aggregator.sigma=700,800,1000 --seeds 3
     """
     from pate.experiments.recipes.reading import find_recipe
@@ -66,9 +68,13 @@ def sweep(
         pictures = plot_sweep(found, found.folder)
     if json:
         print_json(found.to_json())
-        return
-    _print(found)
-    typer.echo(f"Table and plot: {', '.join(str(path) for path in pictures)}")
+    else:
+        _print(found)
+        typer.echo(f"Table and plot: {', '.join(str(path) for path in pictures)}")
+    failed = sum(map(len, found.failed.values()))
+    if failed:
+        typer.echo(f"pate: {failed} of {len(found.trials)} trials failed; the others are finished.", err=True)
+        raise typer.Exit(1)
 
 
 def _print(found: Sweep) -> None:
@@ -91,10 +97,9 @@ def _print(found: Sweep) -> None:
         table.add_row(*(escape(str(each)) for each in trial.changes.values()), str(trial.seed), *_cells(trial))
     console = Console()
     console.print(table)
-    for trial in found.trials:
-        if trial.error is not None:
-            told = ", ".join(f"{key}={value}" for key, value in trial.changes.items())
-            console.print(f"[red]{escape(told)}:[/red] {escape(trial.error)}", highlight=False, soft_wrap=True)
+    for error, trials in found.failed.items():
+        told = dict.fromkeys(", ".join(f"{key}={value}" for key, value in trial.changes.items()) for trial in trials)
+        console.print(f"[red]{escape('; '.join(told))}:[/red] {escape(error)}", highlight=False, soft_wrap=True)
     spent = "" if found.spent is None else f" So far epsilon {found.spent:.4f} is spent."
     console.print(f"On {found.cost}.{spent}", highlight=False, soft_wrap=True)
     if any(trial.accuracy is not None for trial in found.trials):

@@ -95,9 +95,17 @@ class Header:
         ):
             if given is not None and given != recorded:
                 raise LedgerError(
-                    f"it was opened with {what} {recorded!r}, which is fixed for ever, and now {given!r} was asked for. "
-                    f"Leave {what} out (None) to go on with the recorded one."
+                    f"it was opened with {what} {_plainly(recorded)}, which is fixed for ever, and now {_plainly(given)} was "
+                    f"asked for. Give the recorded {what}, or leave it out where that is allowed, to go on."
                 )
+
+
+def _plainly(fixed: Budget | str) -> str:
+    """As a user writes it."""
+    if isinstance(fixed, str):
+        return repr(fixed)
+    slack = f", slack {fixed.slack}" if fixed.slack else ""
+    return f"epsilon {fixed.epsilon}, delta {fixed.delta}{slack} at order {fixed.order}"
 
 
 def canonical(value: object) -> str:

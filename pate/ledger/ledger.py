@@ -16,6 +16,7 @@ from pate.errors import BudgetExceeded, LedgerError, ParameterError
 from pate.ledger import faultpoints
 from pate.ledger.budget import Budget, cost_of
 from pate.ledger.chain import Chain, Header, Kind, Neighbours, Row, check_memo, content_digest, seal
+from pate.ledger.namesakes import warn_of_namesakes
 from pate.ledger.records import Entry, Remaining, Reservation, Verification, curve_of, entry_of
 from pate.ledger.store import Store, connect
 from pate.ledger.units import SLACK_BITS, encode_cost, float_down, float_up
@@ -81,6 +82,8 @@ class Ledger:
             if ledger._chain.header is None and budget is not None:
                 ledger._begin(Header(budget, unit or "record", neighbours or neighbours_if_new))
             ledger._in_context(lambda: ledger._chain.opened().check_same(budget, unit, neighbours))
+            if budget is not None and ledger._chain.sequence == 1:  # until something is spent: whoever opens it is about to
+                warn_of_namesakes(store, fingerprint)
         except BaseException:
             store.disconnect()
             raise

@@ -201,3 +201,9 @@ def test_a_mistake_is_one_line_and_costs_nothing(
     assert files.written == []
     if files.ledger.exists():
         assert files.spent() == 0
+
+
+def test_queries_that_are_missing_end_with_5_and_a_seed_below_0_with_2(pate: Pate, files: Files) -> None:
+    one_line(pate(*files.begin, "--queries", files.folder / "nowhere.npy"), "no such file", 5)
+    assert pate(*files.begin, "--simulate", -1).code == 2
+    assert not files.ledger.exists()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -199,3 +201,52 @@ def test_a_recipe_that_cannot_be_written_is_one_line(pate: Pate, tmp_path: Path,
 
     monkeypatch.setattr("pate.experiments.recipes.catalogue.write_new", refuse)
     one_line(pate("recipes", "new", "mine.toml"), "Permission denied: 'mine.toml'. No recipe was written.", 1)
+
+
+def test_one_record_more_is_another_budget_and_that_is_told(pate: Pate, tmp_path: Path) -> None:
+    own_data(tmp_path)
+    assert "note: Data set" not in pate("run", own_recipe(tmp_path), "--serial").err
+    with (tmp_path / "private.csv").open("a") as file:
+        file.write("\np9999,0.1,0.2,0.3,0")
+    warnings.simplefilter("always")  # as on the command line, where nothing makes errors of them
+    grown = pate("run", own_recipe(tmp_path), "--serial", "--again")
+    assert grown.code == 0, grown.err
+    notes = [line for line in grown.err.splitlines() if line.startswith("pate: note: Data set 'ward' has other records")]
+    assert notes, grown.err
+    assert re.search(r"beside ward-[0-9a-f]{16} with epsilon \d\.\d+ spent of 8\.", notes[0])
+
+
+def test_after_a_refused_again_the_plain_command_finds_its_run(pate: Pate, tmp_path: Path) -> None:
+    own_data(tmp_path)
+    recipe = own_recipe(tmp_path, aggregator={"sigma": "auto"})
+    first = pate("run", recipe, "--serial", "--json")
+    assert first.code == 0, first.err
+    assert pate("run", recipe, "--serial", "--again").code == 3
+    found = pate("run", recipe, "--serial", "--json")
+    assert found.code == 0, found.err
+    assert found.json["run"] == first.json["run"]
+
+
+def test_another_budget_is_refused_in_words(pate: Pate, tmp_path: Path) -> None:
+    own_data(tmp_path)
+    assert pate("run", own_recipe(tmp_path), "--serial").code == 0
+    refused = pate("run", own_recipe(tmp_path, privacy={"epsilon": 9.0}), "--serial")
+    one_line(refused, "Give the recorded budget, or leave it out where that is allowed", 4)
+    assert "None" not in refused.err
+
+
+def test_a_sweep_with_failed_trials_says_each_reason_once_and_ends_with_1(pate: Pate) -> None:
+    command = ("sweep", "digits", "--grid", "aggregator.sigma=0.5,12", "--seeds", 2, "--serial")
+    ran = pate(*command)
+    assert ran.code == 1, ran.err
+    assert ran.err.splitlines()[-1] == "pate: 2 of 4 trials failed; the others are finished."
+    assert ran.out.count("does not cover this request") == 1
+    told = pate(*command, "--json")
+    assert told.code == 1
+    assert [trial["error"] is None for trial in told.json["trials"]] == [False, False, True, True]
+
+
+def test_another_student_by_its_name_alone(pate: Pate) -> None:
+    shown = pate("recipes", "show", "digits", "--set", "student.model=vat")
+    assert shown.code == 0, shown.err
+    assert tomllib.loads(shown.out)["student"] == {"model": "vat"}

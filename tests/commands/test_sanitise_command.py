@@ -78,3 +78,11 @@ def test_what_cannot_be_sanitised_is_refused_in_one_line(pate: Pate, voted: Path
     partial = ("account", voted / "partial.npy", "-a", "gnmax", "-s", "sigma=15", "--teachers", 400, "--participation", 2)
     np.save(voted / "partial.npy", np.array([[300, 20], [10, 250]]))
     one_line(pate(*partial, "--sanitise", "--simulate", 1), "nothing to sanitise")
+
+
+def test_a_seed_below_0_and_options_without_a_ledger_are_told(pate: Pate, voted: Path) -> None:
+    refused = pate(*command(voted, "--simulate", -1))
+    assert refused.code == 2
+    assert "unexpected" not in refused.err
+    for option in (("--again",), ("--dataset", "ward-1")):
+        one_line(pate(*command(voted, "--simulate", 1, *option)), "--again and --dataset belong to --ledger", code=2)

@@ -292,3 +292,24 @@ def test_mistakes_in_a_prediction(pate: Pate, answered: Files) -> None:
 def test_a_student_that_is_not_there(pate: Pate, files: Files) -> None:
     for words in (("student", "show", files.student), files.predict):
         one_line(pate(*words), f"{files.student}: there is no such file", 5)
+
+
+def test_files_that_are_missing_or_damaged_end_with_5(pate: Pate, files: Files) -> None:
+    nowhere, damaged = files.folder / "nowhere.npy", files.folder / "damaged.json"
+    damaged.write_text("{")
+    assert pate(*files.queries).code == 0
+    files.answer(np.load(files.rows)["rows"])
+    commands: list[tuple[Any, ...]] = [
+        ("student", "queries", "--public", nowhere, "-n", N, "--out", files.out),
+        ("student", "queries", "--public", files.public, "-n", N, "--out", files.out, "--asked", nowhere),
+        ("student", "train", "--public", nowhere, "--release", files.release, "--model", "spreading", "--out", files.student),
+        (*files.train, "--release", nowhere),
+        (*files.train, "--release", damaged),
+        (*files.train, "--queries", nowhere),
+    ]
+    for command in commands:
+        one_line(pate(*command), "n", 5)
+    assert pate(*files.train).code == 0
+    one_line(pate("student", "predict", "--model", files.student, "--x", nowhere, "--out", files.out), "no such file", 5)
+    other = (*files.train, "--release", files.release, "--queries", files.rows, "--force")
+    one_line(pate(*other), "Give --queries once for each --release", 2)

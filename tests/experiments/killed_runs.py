@@ -22,7 +22,7 @@ def go(out: Path, tables: dict[str, Any], **options: Any) -> Finished:
     return launch(check_recipe(tables), out=out, executor=Serial(), show="none", **options)
 
 
-def _until_death(out: Path, tables: dict[str, Any], die_at: int) -> None:
+def _until_death(out: Path, tables: dict[str, Any], die_at: int, again: bool) -> None:
     """In a child: run, and be killed at the ``die_at``-th thing that is said, written or committed."""
     seen = 0
 
@@ -46,12 +46,12 @@ def _until_death(out: Path, tables: dict[str, Any], die_at: int) -> None:
     launching.write_all = event  # type: ignore[assignment]
     telling.Teller.say = before(telling.Teller.say)  # type: ignore[method-assign]
     faultpoints.reached = event
-    go(out, tables)
+    go(out, tables, again=again)
 
 
-def killed(out: Path, tables: dict[str, Any], die_at: int) -> bool:
+def killed(out: Path, tables: dict[str, Any], die_at: int, again: bool = False) -> bool:
     """Whether the child was killed; False: it came to the end."""
-    child = multiprocessing.get_context("fork").Process(target=_until_death, args=(out, tables, die_at))
+    child = multiprocessing.get_context("fork").Process(target=_until_death, args=(out, tables, die_at, again))
     child.start()
     child.join(60)
     assert child.exitcode in (0, -signal.SIGKILL)

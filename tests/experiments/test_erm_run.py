@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -290,3 +291,27 @@ def test_a_study_can_have_such_cases(tmp_path: Path) -> None:
     assert found.cases[0].points[0].epsilon < 0.5 < found.cases[1].points[0].epsilon < 2.0
     assert found.cases[0].mechanism["mechanism"] == "erm objective"
     assert all(path.exists() for path in draw_study(study, found, tmp_path / "results"))
+
+
+def test_ctrl_c_after_the_charge_waits_for_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All is paid for at once, so a run that stopped there would have spent its budget on nothing."""
+    from pate.experiments.baselines.erm import launch as erm_launch
+
+    plain = erm_launch._Run._learn
+
+    def learn(self: Any, ledger: Any, key: str) -> Any:
+        model = plain(self, ledger, key)
+        signal.raise_signal(signal.SIGINT)
+        return model
+
+    monkeypatch.setattr(erm_launch._Run, "_learn", learn)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            go(tmp_path, tables())
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert list(tmp_path.glob("*/model.json"))
+    monkeypatch.undo()
+    found = go(tmp_path, tables())
+    assert found.result.privacy.spent <= found.result.privacy.budget_epsilon, "one charge, for the model that is there"

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 from pipeline_cases import tiny
 
+from pate.aggregators import curve_ahead, make_aggregator
 from pate.errors import BudgetExceeded, ParameterError, RecipeError
 from pate.execution import Serial
 from pate.experiments.pipeline import launch as launching
 from pate.experiments.reports.sweep_plot import plot_sweep
 from pate.experiments.sweeps import CHARGED, NO_DATA, PUBLIC_DATA, Request, Sweep, sweep
 from pate.ledger import Ledger
+from pate.release import Electorate
 
 for package in ("sklearn", "matplotlib", "jinja2"):
     pytest.importorskip(package, reason=f"{package} is not installed (extras 'train' and 'plot')")
@@ -89,3 +91,14 @@ def test_a_grid_that_makes_no_recipe_is_told_before_anything_runs(tmp_path: Path
     with pytest.raises(ParameterError, match="needs something to vary"):
         tried(tmp_path, tiny(), {})
     assert not list(tmp_path.glob("*"))
+
+
+def test_epsilon_of_simulated_votes_is_the_worst_case_also_where_less_is_charged(tmp_path: Path) -> None:
+    """What is realised adds up to no claim, and depends on the answers."""
+    settings = {"threshold": 60, "sigma1": 30.0, "sigma2": 20.0, "charging": "realised"}
+    own = {**tiny(teachers={"count": 100}), "aggregator": {"name": "confident-gnmax", **settings}}
+    (trial,) = tried(tmp_path, own, {"queries.count": [30]}, teacher_accuracy=0.6).trials
+    assert trial.answered is not None
+    assert 0 < trial.answered < 30, "so that less was realised"
+    ahead = curve_ahead(make_aggregator("confident-gnmax", settings), Electorate(100, 3), 30)
+    assert trial.epsilon == ahead.epsilon(1e-5).epsilon

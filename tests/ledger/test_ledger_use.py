@@ -147,7 +147,7 @@ def test_one_budget_unit_and_relation_for_ever(ledger: Ledger, place: str, finge
         {"unit": "user"},
         {"neighbours": "add-remove"},
     ):
-        with pytest.raises(LedgerError, match=r"fixed for ever.*Leave (budget|unit|neighbours) out"):
+        with pytest.raises(LedgerError, match=r"fixed for ever.*Give the recorded (budget|unit|neighbours), or leave"):
             Ledger.open(place, fingerprint, **change)  # type: ignore[arg-type]
 
 

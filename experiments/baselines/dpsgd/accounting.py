@@ -156,7 +156,8 @@ def noise_for_epsilon(rate: float, steps: int, epsilon: float, delta: float) -> 
     if epsilon > _MOST_PLD:
         return by_rdp
     # PLD is never larger than RDP says; half the noise is below what it needs at any useful epsilon.
-    low, high, interval = by_rdp / 2, by_rdp, min(_COARSE, epsilon / 1000)
+    # No finer than the cost is told with: what is found must be told as within the target, and a tiny one would take for ever.
+    low, high, interval = by_rdp / 2, by_rdp, max(DISCRETISATION, min(_COARSE, epsilon / 1000))
     while high - low > _FINE * high:
         middle = (low + high) / 2
         enough = Training(rate, middle, steps).epsilon_pld(delta, interval) <= epsilon

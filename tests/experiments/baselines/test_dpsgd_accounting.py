@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -86,3 +87,12 @@ def test_what_has_no_meaning_is_refused(arguments: tuple[float, float, int], tol
 def test_an_unreachable_target_is_told() -> None:
     with pytest.raises(ParameterError, match="fewer steps"):
         least_noise(1.0, 10**12, Budget(1e-3, 1e-3))
+
+
+@pytest.mark.parametrize("epsilon", [1e-2, 1e-4, 1e-9])
+def test_a_tiny_target_takes_seconds_and_is_told_as_met(epsilon: float) -> None:
+    """A privacy-loss distribution as fine as a thousandth of it had ten million points, or ten thousand million."""
+    start = time.monotonic()
+    sigma = noise_for_epsilon(0.01, 10, epsilon, 1e-5)
+    assert time.monotonic() - start < 30
+    assert Training(0.01, sigma, 10).cost(1e-5).epsilon <= epsilon

@@ -1,0 +1,55 @@
+"""Data sets of one name: the same people in the main, with one more or one fewer, and a budget for each."""
+
+from __future__ import annotations
+
+import re
+import warnings
+
+from pate.ledger.chain import Chain
+from pate.ledger.records import curve_of
+from pate.ledger.store import Store
+from pate.privacy.curve import GridEdgeWarning
+
+_FINGERPRINT = re.compile(r"(.+)-[0-9a-f]{16}")
+"""As private data name themselves: the name given to them, and a hash of who is in them."""
+
+
+class SecondBudgetWarning(UserWarning):
+    """A budget begins on data of a name that has spent from another one."""
+
+
+def namesakes(fingerprint: str, known: list[str]) -> list[str]:
+    """The fingerprints among ``known`` of other data with the same name.
+
+    >>> namesakes("ward-0123456789abcdef", ["ward-0123456789abcdef", "ward-fedcba9876543210", "ward-2-fedcba9876543210"])
+    ['ward-fedcba9876543210']
+    """
+    own = _FINGERPRINT.fullmatch(fingerprint)
+    if own is None:
+        return []
+    found = ((each, _FINGERPRINT.fullmatch(each)) for each in known if each != fingerprint)
+    return [each for each, match in found if match is not None and match[1] == own[1]]
+
+
+def warn_of_namesakes(store: Store, fingerprint: str) -> None:
+    """Say what other data of the same name spent in this database; nothing where there are none. Data-independent figures."""
+    with store.transaction() as connection:
+        others = namesakes(fingerprint, store.fingerprints(connection))
+        chains = [store.extend(Chain(each), store.rows(connection, each)) for each in others]
+    spent = [chain for chain in chains if any(chain.totals)]
+    if spent:
+        name = fingerprint.rpartition("-")[0]
+        warnings.warn(
+            f"Data set {name!r} has other records (or users) than before: it is {fingerprint} now and has a budget of its own, "
+            f"beside {', '.join(map(_told, spent))}. Who is in both is protected by no single budget: what is spent adds up.",
+            SecondBudgetWarning,
+            stacklevel=3,
+        )
+
+
+def _told(chain: Chain) -> str:
+    budget = chain.opened().budget
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GridEdgeWarning)
+        epsilon = curve_of(chain.total).epsilon(budget.delta).epsilon
+    return f"{chain.fingerprint} with epsilon {epsilon:.4g} spent of {budget.epsilon:g}"
