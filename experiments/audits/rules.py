@@ -77,11 +77,11 @@ def _one_change(inside: Polled, outside: Polled, repeats: bool) -> str:
 
 def _student_of_answers(pipeline: Pipeline, inside: Polled, outside: Polled, noise: Noise) -> str:
     """The same answers, other votes: the same student."""
-    release = pipeline.answer(inside, noise)
     try:
+        release = pipeline.answer(inside, noise)
         said = [pipeline.told(pipeline.learn(release, polled)) for polled in (inside, inside, outside)]
     except PateError as error:
-        return f"not told: no student could be made of the answers ({type(error).__name__})"
+        return f"not told: no student could be made of answers ({type(error).__name__})"
     if said[0] != said[1]:
         return "not told: the student does not repeat itself; the runs must show it"
     if said[0] != said[2]:

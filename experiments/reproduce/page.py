@@ -112,7 +112,7 @@ def _section(study: Study, result: StudyResult) -> str:
         "",
         *study.notes,
         "",
-        f"![{study.title}: {study.metric} against epsilon]({FOLDER}/{study.name}.svg)",
+        f"![{study.title}: {'AUC' if study.metric == 'auc' else study.metric} against epsilon]({FOLDER}/{study.name}.svg)",
         "",
     ]
     lines += _table(study, result)
