@@ -44,22 +44,24 @@ class _Waiting:
     """Handlers that remember."""
 
     def __init__(self) -> None:
+        self.active = True
         self._before: dict[int, Any] = {}
         self._came: dict[int, float] = {}
 
     def begin(self) -> None:
         for number in _SIGNALS:
             handler = signal.getsignal(number)
-            if handler in (signal.SIG_IGN, None) or isinstance(getattr(handler, "__self__", None), _Waiting):
+            if handler in (signal.SIG_IGN, None) or _waits_already(handler):
                 continue  # ignored, not Python's, or a block around this one waits already
             self._before[number] = handler
             signal.signal(number, self._remember)
 
     def end(self) -> None:
         """Put the handlers back, and let what came take effect."""
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        for number in sorted(self._came, key=lambda number: number == signal.SIGINT):  # which raises: last
+        self.active = False
+        for number in sorted(self._before, key=_raises):
+            signal.signal(number, self._before[number])
+        for number in sorted(self._came, key=_raises):
             self._act(number, None)
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
@@ -80,6 +82,16 @@ class _Waiting:
             handler(number, frame)
         else:  # the system's own: to end this process
             signal.raise_signal(number)
+
+
+def _waits_already(handler: object) -> bool:
+    owner = getattr(handler, "__self__", None)
+    return isinstance(owner, _Waiting) and owner.active
+
+
+def _raises(number: int) -> bool:
+    """Whether Python's own handler raises: last of all, for what comes after it is not done."""
+    return number == signal.SIGINT
 
 
 def _tell(line: bytes) -> None:

@@ -106,6 +106,8 @@ class Request:
         """Every combination of the grid, checked before the first of them runs."""
         if not self.grid:
             raise ParameterError("A sweep needs something to vary: give --grid, for example --grid aggregator.sigma=20,40,80.")
+        if "seed" in self.grid and self.seeds > 1:
+            raise ParameterError("--grid seed=… already says which seeds; leave --seeds out.")
         subject, tables = load_tables(self.recipe)
         found = []
         for values in product(*self.grid.values()):
@@ -113,8 +115,8 @@ class Request:
             for seed in range(self.seeds):
                 own = json.loads(json.dumps(tables))
                 change_all(own, {**self.changes, **chosen}, subject)
-                if "seed" not in chosen:
-                    own["seed"] = own.get("seed", 0) + seed
+                if isinstance(first := own.get("seed", 0), int):  # else the check says what is wrong with it
+                    own["seed"] = first + seed
                 told = ", ".join(f"{key}={value}" for key, value in chosen.items())
                 found.append((chosen, check_recipe(own, f"{subject} with {told}")))
         return found

@@ -124,7 +124,7 @@ class Files(DatasetSource):
             group_by=self.group_by,
             features=inputs or None,
             shape=shape,
-            classes=() if isinstance(self.classes, int) else tuple(self.classes),
+            classes=() if isinstance(self.classes, int) else self.class_names,
         )
         try:
             shard = read_shard(str(private), columns, name=self.dataset)

@@ -15,10 +15,12 @@ from pate.errors import DataError, ParameterError, PartitionError
 from pate.experiments.array_files import read_arrays
 from pate.teachers import PrivateData
 from pate.teachers.storage.tables import (
+    cells_of,
     class_numbers,
     how_to_name,
     input_array,
     is_list,
+    is_no_input,
     is_numeric,
     numbers_in,
     read_csv,
@@ -44,6 +46,8 @@ def read_public(
     may say which columns are numbers; a private one's may not.
     """
     if path.suffix.lower() in (".npz", ".npy"):
+        if inputs is not None:
+            raise DataError(f"{path}: data.inputs names columns of tables, and an array has none. Leave it out.")
         found: list[str] = []
         x = _checked(path, _arrays(path, ("x",))["x"])
     else:
@@ -87,7 +91,7 @@ def read_test(
     x = x.reshape(len(x), *shape)
     if not labels:
         return x, np.zeros(0, dtype=np.int64)
-    y = np.ravel(column).tolist() if isinstance(column, np.ndarray) else column.to_pylist()
+    y = np.ravel(column).tolist() if isinstance(column, np.ndarray) else cells_of(column)
     if len(y) != len(x):
         raise DataError(f"{path}: every record needs a label, got {len(x)} records and {len(y)} labels.")
     try:
@@ -147,10 +151,10 @@ def _columns_of_numbers(path: Path, table: Any, names: Sequence[str]) -> list[st
         numbers = numbers_in(column)
         if is_numeric(column.type) or is_list(column.type):
             found.append(name)
-        elif numbers or column.null_count == len(column):
+        elif numbers or column.null_count == len(column) or not is_no_input(column.type):
             raise DataError(
-                f"{path}: column {name!r} is an input only if it holds a number in every record; {numbers} of {len(column)} "
-                f"cells are numbers (it is read as {column.type}). Mend it, leave it out, or name the inputs: "
+                f"{path}: column {name!r} is an input only if it holds a number in every record, kept as one; {numbers} of "
+                f"{len(column)} cells are numbers (it is read as {column.type}). Mend it, leave it out, or name the inputs: "
                 f"{how_to_name('inputs')}."
             )
     if not found:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pate.experiments.recipes.model import AUTO, AUTOMATIC, TeachersTable
+from pate.experiments.recipes.model import AUTO, AUTOMATIC, DataTable, TeachersTable
 from pate.student.presets import presets_of
 
 _NAMED_BY = {"data": "source", "features": "name", "teachers": "model", "aggregator": "name", "student": "model"}
@@ -57,6 +57,8 @@ def _tables(tables: Mapping[str, Any]) -> Iterator[tuple[Place, dict[str, Any], 
 
 
 def _own_keys(place: Place, table: Mapping[str, Any], new: Any) -> set[str]:
+    if place == ("data",):
+        return set(DataTable.model_fields)
     if place == ("teachers",):
         return set(TeachersTable.model_fields) - ({"count"} if new == "nearest" else _OF_NEAREST)
     if place == ("student",):  # a preset names a kind of data, and one student has it and another has not

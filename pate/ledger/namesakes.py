@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 import warnings
 
+from sqlalchemy import Connection
+
+from pate.errors import LedgerError
 from pate.ledger.chain import Chain
 from pate.ledger.records import curve_of
 from pate.ledger.store import Store
@@ -35,20 +38,26 @@ def warn_of_namesakes(store: Store, fingerprint: str) -> None:
     """Say what other data of the same name spent in this database; nothing where there are none. Data-independent figures."""
     with store.transaction() as connection:
         others = namesakes(fingerprint, store.fingerprints(connection))
-        chains = [store.extend(Chain(each), store.rows(connection, each)) for each in others]
-    spent = [chain for chain in chains if any(chain.totals)]
-    if spent:
+        told = [text for each in others if (text := _told(each, store, connection))]
+    if told:
         name = fingerprint.rpartition("-")[0]
         warnings.warn(
             f"Data set {name!r} has other records (or users) than before: it is {fingerprint} now and has a budget of its own, "
-            f"beside {', '.join(map(_told, spent))}. Who is in both is protected by no single budget: what is spent adds up.",
+            f"beside {', '.join(told)}. Who is in both is protected by no single budget: what is spent adds up.",
             SecondBudgetWarning,
             stacklevel=3,
         )
 
 
-def _told(chain: Chain) -> str:
-    budget = chain.opened().budget
+def _told(fingerprint: str, store: Store, connection: Connection) -> str:
+    """What was spent under this one; "" where nothing was. One that is damaged is no trouble of another data set's."""
+    try:
+        chain = store.extend(Chain(fingerprint), store.rows(connection, fingerprint))
+        budget = chain.opened().budget
+    except LedgerError:
+        return f"{fingerprint}, whose rows cannot be read (`pate ledger verify`)"
+    if not any(chain.totals):
+        return ""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GridEdgeWarning)
         epsilon = curve_of(chain.total).epsilon(budget.delta).epsilon

@@ -8,6 +8,7 @@ read hangs on the others: columns are known by their names, not by what is in th
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -20,7 +21,7 @@ from pate.errors import ParameterError, PartitionError
 from pate.extras import require
 from pate.references import did_you_mean
 from pate.teachers.data import PrivateData
-from pate.teachers.storage.tables import check_class_names, class_numbers, input_array, read_csv, read_parquet
+from pate.teachers.storage.tables import cells_of, check_class_names, class_numbers, input_array, read_csv, read_parquet
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,8 @@ def read_shard(url: str, columns: Columns, name: str = "in this file") -> Shard:
     if reader is None:
         raise PartitionError(f"Shard {url}: the suffix must be one of {', '.join(SUFFIXES)}; got {shard_suffix(url)!r}.")
     try:
-        with require("fsspec", "storage").open(url, "rb") as file:
+        # A path is no URL: fsspec would read :: in a name as a chain.
+        with require("fsspec", "storage").open(url, "rb") if "://" in url else open(os.path.expanduser(url), "rb") as file:
             table = reader(file, columns)
         x = np.asarray(table.x)
         x = np.ascontiguousarray(x, dtype=x.dtype.newbyteorder("="))  # one layout in memory, whatever the file's
@@ -112,6 +114,8 @@ def _read_npz(file: BinaryIO, columns: Columns) -> _Raw:
     try:
         with np.load(file, allow_pickle=False) as stored:
             _need(["x", "y", "ids"] + ([] if columns.group_by is None else ["groups"]), stored.files)
+            if columns.features is not None:
+                raise PartitionError("inputs name columns of tables, and an .npz has none: x is the input. Leave them out.")
             if columns.group_by is None and "groups" in stored.files:
                 raise PartitionError(
                     "it has groups, but the unit is a record. To protect users name them (data.group_by in a recipe, "
@@ -167,9 +171,9 @@ def _from_table(table: Any, features: Sequence[str], columns: Columns) -> _Raw:
         raise PartitionError("a shard must hold at least one record, got a file without rows.")
     return _Raw(
         x=input_array(table, features),
-        y=_labels(np.array(table.column(columns.label).to_pylist(), dtype=object), f"label {columns.label!r}", columns),
-        ids=table.column(columns.id).to_pylist(),
-        groups=None if columns.group_by is None else table.column(columns.group_by).to_pylist(),
+        y=_labels(np.array(cells_of(table.column(columns.label)), dtype=object), f"label {columns.label!r}", columns),
+        ids=cells_of(table.column(columns.id)),
+        groups=None if columns.group_by is None else cells_of(table.column(columns.group_by)),
         features=tuple(features),
     )
 

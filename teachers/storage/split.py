@@ -29,7 +29,7 @@ from pate.teachers.storage.parts import StoredPart, check_classes, check_layouts
 from pate.teachers.storage.shards import Columns
 from pate.teachers.storage.tables import how_to_name
 
-_FORMAT = 1
+_FORMAT = 2
 _BUCKET_BYTES = 1 << 26  # of shard files that go into one bucket: what a worker holds at a time, before unpacking
 _FEWEST, _MOST = 8, 1024
 

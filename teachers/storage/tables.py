@@ -8,6 +8,7 @@ label is read by itself. Errors name columns and count cells: they quote no valu
 from __future__ import annotations
 
 import csv
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, BinaryIO
@@ -21,6 +22,8 @@ from pate.references import did_you_mean
 
 _BOOLEANS = {"true": 1, "false": 0}
 _MOST = float(2**53)  # beyond it a float is no longer one whole number
+_ROW_NUMBER = re.compile(r"\s*|Unnamed: \d+|__index_level_\d+__")
+"""Columns that writers of tables add by themselves: a row's number, which hangs on the records before it."""
 
 
 def how_to_name(key: str) -> str:
@@ -80,12 +83,26 @@ def read_csv(
         raise PartitionError(
             "it cannot be read as .csv: after the header, every line must be a record, in UTF-8, its cells divided by commas."
         ) from None
+    lines = _count_lines(content, end)
+    records = table.num_rows + uneven
+    if lines != records:
+        raise PartitionError(
+            f"it cannot be read as .csv: every line must be a record, and there are {lines} lines with {records} records. A "
+            "quotation mark is not closed, or a text has a line break in it."
+        )
     if uneven:
         raise PartitionError(
             f"it cannot be read as .csv: every record must have the {len(header)} cells of the header; {uneven} have more or "
             "fewer. A text with a comma in it needs quotation marks."
         )
     return table, chosen
+
+
+def _count_lines(content: bytes, begin: int) -> int:
+    """How many are not empty."""
+    codes = np.frombuffer(content, dtype=np.uint8)[begin:]
+    ends = (codes == ord("\n")) | (codes == ord("\r"))
+    return int(np.count_nonzero(~ends[1:] & ends[:-1])) + int(len(ends) > 0 and not ends[0])
 
 
 def read_header(file: BinaryIO, suffix: str) -> list[str]:
@@ -97,11 +114,11 @@ def read_header(file: BinaryIO, suffix: str) -> list[str]:
 
 def _header(line: bytes) -> list[str]:
     try:
-        names = next(csv.reader([line.decode("utf-8-sig").rstrip("\r\n")]), [])
+        names = next(csv.reader([line.decode("utf-8-sig").rstrip("\r\n")], strict=True), [])
     except (UnicodeDecodeError, csv.Error):
         names = []
     if not any(names) or "\0" in "".join(names):
-        raise PartitionError("it cannot be read as .csv: its first line must name the columns, in UTF-8.")
+        raise PartitionError("it cannot be read as .csv: its first line, and no more, must name the columns, in UTF-8.")
     return names
 
 
@@ -112,7 +129,8 @@ def input_names(header: Sequence[str], wanted: Sequence[str], inputs: Sequence[s
     """
     for name in (*wanted, *(inputs or ())):
         if name not in header:
-            headless = any(map(_is_number, header))  # then the first record may stand in the header's place
+            # Then the first record may stand in the header's place.
+            headless = any(_is_number(each) or each.strip().lower() in ("", *_BOOLEANS) for each in header)
             found = (
                 ". The first line must name the columns."
                 if headless
@@ -134,6 +152,12 @@ def input_names(header: Sequence[str], wanted: Sequence[str], inputs: Sequence[s
     twice += [name for name, uses in Counter(chosen).items() if uses > 1 and name not in twice]
     if twice:
         raise PartitionError(f"every column must have a name of its own; {', '.join(twice)} stands there more than once.")
+    numbered = [] if inputs is not None else [name for name in chosen if _ROW_NUMBER.fullmatch(name)]
+    if numbered:
+        raise PartitionError(
+            f"column {numbered[0]!r} looks like the number of the row, which changes where another record is added. Leave it "
+            f"out (pandas: index=False; a header that ends in a comma has it too), or name the inputs: {how_to_name('inputs')}."
+        )
     if not chosen:
         raise PartitionError(f"there are no inputs: no other columns among {', '.join(header)}. A record needs one at least.")
     return chosen
@@ -145,21 +169,46 @@ def input_names(header: Sequence[str], wanted: Sequence[str], inputs: Sequence[s
 def is_numeric(kind: Any) -> bool:
     """Whether an Arrow type is of numbers."""
     types = require("pyarrow.types", "storage")
-    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind))
+
+
+def is_no_input(kind: Any) -> bool:
+    """Whether an Arrow type is one that nobody takes for numbers: text, dates and times."""
+    types = require("pyarrow.types", "storage")
+    return bool(_is_text(kind) or types.is_temporal(kind))
+
+
+def _is_text(kind: Any) -> bool:
+    types = require("pyarrow.types", "storage")
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
 def is_list(kind: Any) -> bool:
     """Whether an Arrow type is of lists of numbers."""
     types = require("pyarrow.types", "storage")
     lists = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
-    return bool(lists and is_numeric(kind.value_type))
+    return bool(lists and is_numeric(kind.value_type) and not types.is_decimal(kind.value_type))
 
 
 def numbers_in(column: Any) -> int:
     """How many cells of a column are numbers, though they may be kept as text."""
     if is_numeric(column.type):
         return len(column) - int(column.null_count)
-    return sum(_is_number(cell) for cell in column.to_pylist() if isinstance(cell, str))
+    if not _is_text(column.type):
+        return 0
+    return sum(_is_number(cell) for cell in cells_of(column) if isinstance(cell, str))
+
+
+def cells_of(column: Any) -> list[Any]:
+    """As Python's own; an error, without its value, where one has no like."""
+    try:
+        found: list[Any] = column.to_pylist()
+        return found
+    except (ValueError, OverflowError, require("pyarrow", "storage").ArrowException):
+        raise PartitionError(
+            f"a column of {column.type} holds cells that are no text and no whole number in Python. Write it as one of them."
+        ) from None
 
 
 def input_array(table: Any, inputs: Sequence[str]) -> NDArray[Any]:
@@ -172,10 +221,11 @@ def input_array(table: Any, inputs: Sequence[str]) -> NDArray[Any]:
                 "them by a declared constant first."
             )
         if not (is_numeric(column.type) or is_list(column.type)):
+            wrong = len(column) - numbers_in(column)
+            told = f"{wrong} of {len(column)} cells are none" if wrong else "all are, but kept as text"
             raise PartitionError(
-                f"input {name!r} must be a number in every record; {len(column) - numbers_in(column)} of {len(column)} cells "
-                f"are none (the column is read as {column.type}). Mend them, encode the column by a public list, or name the "
-                f"inputs without it: {how_to_name('inputs')}."
+                f"input {name!r} must be a number in every record; {told} (the column is read as {column.type}). "
+                f"Mend them, encode the column by a public list, or name the inputs without it: {how_to_name('inputs')}."
             )
     lists = [name for name, column in columns.items() if is_list(column.type)]
     if lists and len(columns) > 1:
@@ -199,8 +249,9 @@ def _list_array(column: Any, name: str) -> NDArray[Any]:
 
 
 def _is_number(text: str) -> bool:
+    """As a table has it: Python itself takes more, such as 1_0 and figures of other scripts."""
     try:
-        return bool(np.isfinite(float(text)))
+        return text.isascii() and "_" not in text and bool(np.isfinite(float(text)))
     except ValueError:
         return False
 

@@ -71,6 +71,23 @@ def test_blocks_inside_one_another_stop_at_the_end_of_the_outer_one() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_ctrl_c_while_the_handlers_are_put_back_leaves_none_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    put = signal.signal
+
+    def interrupted(number: int, handler: Any) -> Any:
+        before = put(number, handler)
+        if handler is signal.default_int_handler:
+            signal.raise_signal(signal.SIGINT)
+        return before
+
+    with pytest.raises(KeyboardInterrupt), uninterrupted():
+        monkeypatch.setattr(interrupts.signal, "signal", interrupted)
+    monkeypatch.undo()
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    with pytest.raises(KeyboardInterrupt), uninterrupted():
+        signal.raise_signal(signal.SIGINT)
+
+
 def test_somebody_else_s_handler_is_called_at_the_end_and_what_is_ignored_stays_so() -> None:
     called: list[Any] = []
     signal.signal(signal.SIGTERM, lambda number, frame: called.append(number))

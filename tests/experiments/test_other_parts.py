@@ -50,6 +50,11 @@ def test_the_old_part_s_parameters_go_and_the_table_s_own_keys_stay() -> None:
     assert found.queries.features.parameters == {}  # type: ignore[union-attr]
 
 
+def test_another_source_keeps_the_share_of_its_records() -> None:
+    found = read_recipe(tables(data={"source": "mnist", "private_share": 0.25}), {"data.source": "fashion-mnist"})
+    assert found.data.private_share == 0.25
+
+
 def test_what_the_same_command_gives_stays_in_whatever_order_and_form() -> None:
     for changes in (
         {"student.steps": 7, "student.model": "vat"},

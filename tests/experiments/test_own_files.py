@@ -88,6 +88,8 @@ def test_arrays(tmp_path: Path) -> None:
     np.savez(tmp_path / "private.npz", x=x, y=[0, 1, 1], ids=["a", "b", "c"])
     np.save(tmp_path / "public.npy", x[:2] + 100)
     np.savez(tmp_path / "test.npz", x=x[:1], y=[1])
+    with pytest.raises(DataError, match=r"public\.npy: data\.inputs names columns of tables"):
+        load_from(tmp_path, ARRAYS, inputs=["a"])
     split = load_from(tmp_path, ARRAYS, test_is_public=True)
     assert split.public_x.shape == (2, 2, 2)
     assert split.test_is_public
@@ -157,7 +159,11 @@ BAD_TABLES: dict[str, tuple[str, str, str]] = {
     ),
     "public is part text": (
         *("public.csv", "a,b\n1,high\n2,3"),
-        r"public\.csv: column 'b' is an input only if it holds a number in every record; 1 of 2 cells",
+        r"public\.csv: column 'b' is an input only if it holds a number in every record, kept as one; 1 of 2 cells",
+    ),
+    "public has columns of no known kind": (
+        *("public.csv", "a,b,c\n1,2,\n2,3,"),
+        r"public\.csv: column 'c' is an input only if it holds a number in every record, kept as one; 0 of 2",
     ),
     "public is no table": ("public.csv", "", r"public\.csv: it cannot be read as \.csv"),
     "test lacks labels": ("test.csv", "a,b\n1,2", r"test\.csv: there is no column 'label'"),
@@ -246,6 +252,17 @@ def test_labels_in_words(tables: Path) -> None:
     assert split.test.open()[1].tolist() == [1, 0]
     with pytest.raises(DataError, match="whole class numbers; 2 of 4 are neither"):
         load_from(tables, TABLES, classes=2)
+
+
+@pytest.mark.parametrize("classes", [[0, 1], [False, True], [0.0, 1.0]])
+def test_classes_that_are_numbers(tables: Path, classes: list[Any]) -> None:
+    assert load_from(tables, TABLES, classes=classes).private.y.tolist() == [0, 1, 1]
+
+
+def test_a_public_date_is_no_input_whatever_its_digits(tables: Path) -> None:
+    write_csv(tables / "private.csv", "id,a,b,t,label", [(1, 1, 2.5, "2020-01-01 10:00:00.123456789", 0), (2, 3, 4.5, "x", 1)])
+    write_csv(tables / "public.csv", "a,b,t", [(10, 20, "2020-01-01 10:00:00.123456789"), (1, 2, "0000-01-01")])
+    assert load_from(tables, TABLES).private.x.tolist() == [[1, 2.5], [3, 4.5]]
 
 
 def test_test_labels_that_are_no_class_are_refused_when_opened(tables: Path) -> None:

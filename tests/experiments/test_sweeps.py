@@ -88,6 +88,10 @@ def test_simulated_votes_touch_no_data_and_cost_nothing(tmp_path: Path) -> None:
 def test_a_grid_that_makes_no_recipe_is_told_before_anything_runs(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"with aggregator\.sgima=1: .*unknown parameter 'sgima'"):
         tried(tmp_path, tiny(), {"aggregator.sgima": [1]})
+    with pytest.raises(RecipeError, match="seed"):
+        tried(tmp_path, tiny(seed="abc"), {"aggregator.sigma": [5.0]})
+    with pytest.raises(ParameterError, match="already says which seeds"):
+        tried(tmp_path, tiny(), {"seed": [0, 1]}, seeds=2)
     with pytest.raises(ParameterError, match="needs something to vary"):
         tried(tmp_path, tiny(), {})
     assert not list(tmp_path.glob("*"))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 import warnings
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,16 @@ def test_a_second_budget_of_the_same_name_is_told_until_it_is_spent_from(place: 
         warnings.simplefilter("error")
         Ledger.open(place, TWO, BUDGET).close()
         Ledger.open(place, ONE, BUDGET).close()
+
+
+def test_a_damaged_one_is_told_and_stops_nobody_else(place: Path) -> None:
+    with closing(sqlite3.connect(place)) as connection, connection:
+        (trigger,) = connection.execute("SELECT sql FROM sqlite_master WHERE name = 'pate_ledger_no_update'").fetchone()
+        connection.execute("DROP TRIGGER pate_ledger_no_update")
+        connection.execute("UPDATE pate_ledger SET payload = replace(payload, '1', '2') WHERE sequence = 1")
+        connection.execute(trigger)
+    with pytest.warns(SecondBudgetWarning, match=f"{ONE}, whose rows cannot be read"):
+        Ledger.open(place, TWO, BUDGET).close()
 
 
 def test_other_names_and_budgets_that_nobody_spent_from_are_not_told(tmp_path: Path, place: Path) -> None:
