@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pate.errors import DataError
+from pate.experiments.array_files import write_text
 from pate.progress import duration
 from pate.release import SIMULATION_STAMP, Mode
 
@@ -246,6 +247,7 @@ class Result(_Facts):
     def public(self) -> Result:
         """Without everything that depends on votes or private records other than through the mechanism."""
         told: dict[str, Any] = {"copy_for": "public", "consensus": None, "upper_bounds": None, "stages": []}
+        told["created"] = self.created[:10]  # the time of day, beside other runs', tells how long training took
         privacy = self.privacy.model_copy(update={"data_dependent": None, "private_published": None})
         if privacy.curve is not None:
             curve = privacy.curve.model_copy(update={"dependent": None})
@@ -261,7 +263,7 @@ class Result(_Facts):
         return self.model_copy(update=told)
 
     def write(self, path: Path) -> None:
-        path.write_text(self.model_dump_json(indent=1) + "\n", "utf-8")
+        write_text(path, self.model_dump_json(indent=1) + "\n", 0o666 if self.copy_for == "public" else 0o600)
 
     @classmethod
     def read(cls, path: Path) -> Result:

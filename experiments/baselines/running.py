@@ -24,7 +24,7 @@ from pate.experiments.pipeline.answering import Desk, entry_facts
 from pate.experiments.pipeline.folder import RunFolder
 from pate.experiments.pipeline.launch import Finished, load_material
 from pate.experiments.pipeline.store import digest
-from pate.experiments.pipeline.summary import data_facts, environment
+from pate.experiments.pipeline.summary import data_facts, delta_warnings, environment
 from pate.experiments.pipeline.telling import Teller
 from pate.experiments.pipeline.voting import fitted_features
 from pate.experiments.recipes.checking import mode_of
@@ -169,7 +169,7 @@ class BaselineRun(ABC, Generic[R, T]):
             upper_bounds=None,
             stages=list(self._teller.facts),
             warnings=warnings,
-            private_warnings=private_warnings,
+            private_warnings=[*delta_warnings(self._recipe.privacy.delta, self._split), *private_warnings],
             environment=environment(),
             seed=self._recipe.seed,
             test_is_public=self._split.test_is_public,

@@ -92,6 +92,7 @@ class Adult(Benchmark):
             test=TestSet(lambda: tested),
             public_labels=HiddenLabels(lambda: public[1]),
             class_names=INCOME,
+            test_is_public=True,
         )
 
 

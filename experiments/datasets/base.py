@@ -110,7 +110,7 @@ class Split:
     test: TestSet | None
     class_names: tuple[str, ...]
     public_labels: HiddenLabels | None = None
-    test_is_public: bool = True
+    test_is_public: bool = False
 
     @property
     def n_classes(self) -> int:

@@ -44,6 +44,7 @@ class CIFAR10(Benchmark):
             test=TestSet(lambda: read(path, TEST)),
             public_labels=HiddenLabels(lambda: y[-PUBLIC:]),
             class_names=CLASSES,
+            test_is_public=True,
         )
 
 

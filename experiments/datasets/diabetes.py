@@ -104,6 +104,7 @@ class Diabetes(Benchmark):
             test=TestSet(lambda: (x[test], y[test])),
             public_labels=HiddenLabels(lambda: y[public]),
             class_names=("not within 30 days", "readmitted within 30 days"),
+            test_is_public=True,
         )
 
 

@@ -35,4 +35,5 @@ class Digits(Benchmark):
             test=TestSet(lambda: (x[test], y[test])),
             public_labels=HiddenLabels(lambda: y[public]),
             class_names=tuple("0123456789"),
+            test_is_public=True,
         )

@@ -101,6 +101,7 @@ class KDDCup99(Benchmark):
             test=TestSet(lambda: (x[test], y[test])),
             public_labels=HiddenLabels(lambda: y[public]),
             class_names=("normal", "attack"),
+            test_is_public=True,
         )
 
 

@@ -40,6 +40,7 @@ class PictureFiles:
             test=TestSet(lambda: (others[n_public:], read_idx(test_labels, 1)[n_public:])),
             public_labels=HiddenLabels(lambda: read_idx(test_labels, 1)[:n_public]),
             class_names=tuple(classes),
+            test_is_public=True,
         )
 
     def public_from_train(self, root: Path, name: str, classes: Sequence[str], n_public: int, protocol: str) -> Split:
@@ -54,6 +55,7 @@ class PictureFiles:
             test=TestSet(lambda: (unit_pixels(read_idx(test, 3)), read_idx(test_labels, 1))),
             public_labels=HiddenLabels(lambda: read_idx(train_labels, 1)[-n_public:]),
             class_names=tuple(classes),
+            test_is_public=True,
         )
 
     def _private(self, root: Path, name: str, rows: slice) -> PrivateData:

@@ -41,6 +41,7 @@ class SVHN(Benchmark):
             test=TestSet(lambda: (other_x[PUBLIC:], other_y[PUBLIC:])),
             public_labels=HiddenLabels(lambda: other_y[:PUBLIC]),
             class_names=tuple("0123456789"),
+            test_is_public=True,
         )
 
 

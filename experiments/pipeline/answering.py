@@ -136,13 +136,15 @@ class Desk:
 
 
 def entry_facts(entry: Entry, delta: float) -> dict[str, Any]:
-    """A row as ledger.json holds it. Public facts only, as all of the ledger."""
+    """A row as ledger.json holds it, which may be published.
+
+    Without what depends on who is in the data: hashes cover the fingerprint, keys may hold a hash, and the time of day tells
+    how long teachers took.
+    """
     return {
         "sequence": entry.sequence,
         "kind": entry.kind,
-        "at": entry.at,
+        "at": entry.at[:10],
         "memo": dict(entry.memo),
         "epsilon": None if entry.cost is None else entry.cost.epsilon(delta).epsilon,
-        "key": entry.key,
-        "hash": entry.hash,
     }

@@ -280,13 +280,15 @@ def _more_noise(facts: Facts) -> str:
     return f"sigma {sigma:g} is too small for a strong claim, epsilon 1 takes {needed:g} for these {len(facts.release)} queries"
 
 
+def delta_warnings(delta: float, split: Split) -> list[str]:
+    """What the exact number of records says of a delta: private, as that number is."""
+    units, unit = len(split.private.unit_ids), split.private.unit
+    return [] if delta < 1 / units else [f"delta {delta:g} is not below 1/{units}, one over the number of protected {unit}s."]
+
+
 def _private_warnings(facts: Facts) -> list[str]:
     """What depends on private records: for the owner's eyes."""
-    found = []
-    units = len(facts.split.private.unit_ids)
-    if facts.recipe.privacy.delta >= 1 / units:
-        delta, unit = facts.recipe.privacy.delta, facts.split.private.unit
-        found.append(f"delta {delta:g} is not below 1/{units}, one over the number of protected {unit}s.")
+    found = delta_warnings(facts.recipe.privacy.delta, facts.split)
     if facts.ensemble is not None and facts.ensemble.failures:
         count = len(facts.ensemble.failures)
         found.append(f"{count} of {facts.ensemble.n_teachers} teachers failed and vote the fixed default class.")

@@ -24,6 +24,7 @@ _MOST_CLASSES = 20  # with numbers in the cells of a confusion matrix
 def draw(result: Result, folder: Path) -> dict[str, Path]:
     """Every picture that the result has figures for; the SVG of each by its name."""
     folder.mkdir(exist_ok=True)
+    folder.chmod(0o755 if result.copy_for == "public" else 0o700)
     drawn = {}
     for name, (paint, wanted) in _PICTURES.items():
         if wanted(result):

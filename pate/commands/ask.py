@@ -68,6 +68,7 @@ def ask(
     from pate.experiments.score_files import told_of_student
     from pate.experiments.student_jobs import read_rows
     from pate.experiments.vote_files import read_votes
+    from pate.ledger.names import public_name
     from pate.noise import noise_for
 
     mechanism = told_of_student(make_aggregator(aggregator, parse_settings(settings)), scores)
@@ -100,7 +101,7 @@ def ask(
                 "answered": int(release.answered.sum()),
                 "stamp": release.stamp,
                 "mechanism": dict(release.mechanism),
-                "fingerprint": opened.fingerprint,
+                "dataset": public_name(opened.fingerprint),
                 "unit": opened.unit,
                 "budget": {"epsilon": opened.budget.epsilon, "delta": opened.budget.delta},
                 "spent": {"epsilon": spent.epsilon, "order": spent.order},
@@ -111,7 +112,7 @@ def ask(
         return
     typer.echo(f"{release!r} in {out}.")
     typer.echo(
-        f"Data set {facts['fingerprint']}: data-independent epsilon {spent.epsilon:.4f} spent of {opened.budget.epsilon:g} at "
+        f"Data set {facts['dataset']}: data-independent epsilon {spent.epsilon:.4f} spent of {opened.budget.epsilon:g} at "
         f"delta {opened.budget.delta:g}, {left.fraction:.1%} of the budget left."
     )
 

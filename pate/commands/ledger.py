@@ -1,4 +1,7 @@
-"""``pate ledger show|verify|export|backup|restore``: look at a ledger without changing it. Data-independent figures only."""
+"""``pate ledger show|verify|export|backup|restore``: look at a ledger without changing it.
+
+For its owner: costs are data-independent, but fingerprints are hashes of ids, and an export holds the secret of the hashes.
+"""
 
 from __future__ import annotations
 
@@ -179,7 +182,7 @@ def _budget(ledger: Ledger) -> dict[str, float]:
 
 
 def summary_of(ledger: Ledger) -> dict[str, Any]:
-    """All that may be said of a ledger in public, after reading it anew."""
+    """What a ledger adds up to, after reading it anew. For the owner: the fingerprint is a hash of who is in the data."""
     spent, remaining, checked = ledger.spent(), ledger.remaining(), ledger.verify()
     summary: dict[str, Any] = {
         "fingerprint": ledger.fingerprint,

@@ -34,12 +34,15 @@ def sign(
 
     Example: pate ledger sign ledger.db --key owner.key --out statement.json
     """
+    from pate.ledger.statement import check_names, public_facts
     from pate.ledger.statement import sign as signed
 
     facts = []
-    for fingerprint in fingerprints(place, dataset):
+    wanted = fingerprints(place, dataset)
+    check_names(wanted)
+    for fingerprint in wanted:
         with opened(place, fingerprint) as ledger:
-            facts.append(summary_of(ledger))
+            facts.append(public_facts(ledger, summary_of(ledger)))
     text = json_text.dumps(signed(facts, key), indent=2) + "\n"
     try:
         out.write_text(text, encoding="utf-8")
@@ -61,7 +64,7 @@ def check(
     Example: pate ledger check statement.json --key owner.key.pub --ledger ledger.db
     """
     from pate.ledger.statement import check as checked
-    from pate.ledger.statement import check_holds
+    from pate.ledger.statement import check_held
 
     try:
         document = json_text.loads(statement.read_text(encoding="utf-8"))
@@ -72,15 +75,14 @@ def check(
     found = checked(document, key)
     if ledger is not None:
         for entry in found["datasets"]:
-            with opened(ledger, entry["fingerprint"]) as held:
-                check_holds(held, entry)
+            check_held(ledger, entry)
     if json:
         print_json(found)
         return
     for entry in found["datasets"]:
         budget = entry["budget"]
         typer.echo(
-            f"{entry['fingerprint']}: epsilon {entry['spent']['epsilon']:.4f} spent of {budget['epsilon']:g} at delta "
+            f"{entry['dataset']}: epsilon {entry['spent']['epsilon']:.4f} spent of {budget['epsilon']:g} at delta "
             f"{budget['delta']:g}, {entry['entries']} rows, unit {entry['unit']}, neighbours {entry['neighbours']}"
         )
     held_too = "" if ledger is None else f", and {ledger} has every row of it"

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 
 from pate.errors import BudgetExceeded, LedgerError, ParameterError
 from pate.ledger.budget import Budget
+from pate.ledger.names import public_name
 from pate.ledger.units import (
     SLACK_BITS,
     SLACK_UNIT_NAME,
@@ -199,17 +200,21 @@ class Chain:
         left, wanted = budget.cap_units - self.spent, cost.rdp[budget.order_index]
         if wanted > left:
             raise BudgetExceeded(
-                f"The budget of data set {self.fingerprint!r} (epsilon {budget.epsilon:g}, delta {budget.delta:g}) does not "
+                f"{self._subject(budget)} does not "
                 f"cover this request: at Rényi order {budget.order:g} it costs {float_up(wanted):.6g}, and of {budget.cap:.6g} "
                 f"{float_down(left):.6g} is left. Ask fewer queries, or add more noise."
             )
+
+    def _subject(self, budget: Budget) -> str:
+        name = public_name(self.fingerprint)
+        return f"The budget of data set {name!r} (epsilon {budget.epsilon:g}, delta {budget.delta:g})"
 
     def _check_slack(self, budget: Budget, wanted: int) -> None:
         left = budget.slack_units - self.slack
         if wanted <= left:
             return
         needs = (
-            f"The budget of data set {self.fingerprint!r} (epsilon {budget.epsilon:g}, delta {budget.delta:g}) does not cover "
+            f"{self._subject(budget)} does not cover "
             f"this request: its cost holds only except with probability {float_up(wanted, SLACK_BITS):.6g}"
         )
         if not budget.slack:

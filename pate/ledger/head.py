@@ -69,7 +69,8 @@ def read_claims(path: Path) -> Claims | None:
 
 def write_claims(path: Path, claims: Claims) -> None:
     """Replace the head file durably: temporary file, fsync, rename, fsync of the folder. One writer at a time."""
-    with _synced_file(path.with_name(path.name + ".new"), claims) as temporary:
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
+    with _synced_file(path.with_name(path.name + ".new"), claims, mode) as temporary:
         faultpoints.reached("head file written")
         os.replace(temporary, path)
         faultpoints.reached("head file renamed")
@@ -84,11 +85,13 @@ def create_claims(path: Path) -> None:
 
 
 @contextmanager
-def _synced_file(path: Path, claims: Claims) -> Iterator[Path]:
+def _synced_file(path: Path, claims: Claims, mode: int = 0o600) -> Iterator[Path]:
     """Write the claims to ``path`` and sync; the file is gone at the end unless it was renamed."""
     body = {"format": FORMAT, "heads": {fingerprint: list(claim) for fingerprint, claim in claims.items()}}
     try:
-        with path.open("w", encoding="ascii") as file:
+        # For the owner: the fingerprints in it are hashes of who is in the data. A mode that was changed since stays.
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w", encoding="ascii") as file:
+            os.fchmod(file.fileno(), mode)
             file.write(canonical({**body, "check": _check(body)}) + "\n")
             file.flush()
             os.fsync(file.fileno())

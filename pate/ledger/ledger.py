@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -255,7 +256,9 @@ class Ledger:
 
     def _begin(self, header: Header) -> None:
         # Another process may have begun the same ledger a moment ago.
-        self._append(lambda _: ("open", header.payload()) if self._chain.header is None else None)
+        # The secret makes the hash of this row, and of all after it, safe to show: see :mod:`pate.ledger.names`.
+        payload = {**header.payload(), "secret": secrets.token_hex(16)}
+        self._append(lambda _: ("open", payload) if self._chain.header is None else None)
 
     def _spend(self, kind: Kind, curve: RdpCurve, memo: Mapping[str, Any], key: str | None) -> Reservation:
         cost = cost_of(curve)

@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 
 from sqlalchemy import Connection
 
 from pate.errors import LedgerError
 from pate.ledger.chain import Chain
+from pate.ledger.names import namesakes, public_name
 from pate.ledger.records import curve_of
 from pate.ledger.store import Store
 from pate.privacy.curve import GridEdgeWarning
 
-_FINGERPRINT = re.compile(r"(.+)-[0-9a-f]{16}")
-"""As private data name themselves: the name given to them, and a hash of who is in them."""
-
 
 class SecondBudgetWarning(UserWarning):
     """A budget begins on data of a name that has spent from another one."""
-
-
-def namesakes(fingerprint: str, known: list[str]) -> list[str]:
-    """The fingerprints among ``known`` of other data with the same name.
-
-    >>> namesakes("ward-0123456789abcdef", ["ward-0123456789abcdef", "ward-fedcba9876543210", "ward-2-fedcba9876543210"])
-    ['ward-fedcba9876543210']
-    """
-    own = _FINGERPRINT.fullmatch(fingerprint)
-    if own is None:
-        return []
-    found = ((each, _FINGERPRINT.fullmatch(each)) for each in known if each != fingerprint)
-    return [each for each, match in found if match is not None and match[1] == own[1]]
 
 
 def warn_of_namesakes(store: Store, fingerprint: str) -> None:
@@ -40,10 +24,10 @@ def warn_of_namesakes(store: Store, fingerprint: str) -> None:
         others = namesakes(fingerprint, store.fingerprints(connection))
         told = [text for each in others if (text := _told(each, store, connection))]
     if told:
-        name = fingerprint.rpartition("-")[0]
         warnings.warn(
-            f"Data set {name!r} has other records (or users) than before: it is {fingerprint} now and has a budget of its own, "
-            f"beside {', '.join(told)}. Who is in both is protected by no single budget: what is spent adds up.",
+            f"Data set {public_name(fingerprint)!r} has other records (or users) than before: it is {fingerprint} now and has "
+            f"a budget of its own, beside {', '.join(told)}. Who is in both is protected by no single budget: what is spent "
+            "adds up.",
             SecondBudgetWarning,
             stacklevel=3,
         )

@@ -175,6 +175,7 @@ def _create_database(path: Path) -> None:
     """Build the database under another name and link it into place, so that nobody ever sees half of it."""
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     try:
+        os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))  # SQLite gives its other files this mode too
         with closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA journal_mode = WAL")

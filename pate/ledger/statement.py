@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import os
 import stat
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +22,7 @@ from pate.errors import LedgerError
 from pate.extras import require
 from pate.ledger.chain import canonical
 from pate.ledger.ledger import Ledger
+from pate.ledger.names import public_name
 
 require("cryptography", "sign")
 
@@ -50,7 +53,7 @@ def make_keys(private: Path) -> Path:
 
 
 def sign(datasets: Sequence[Mapping[str, Any]], private: Path) -> dict[str, Any]:
-    """A statement of these facts, one entry a data set with its "fingerprint", "entries" (rows) and "head", as of now."""
+    """A statement of these facts, one entry a data set as :func:`public_facts` gives it, as of now."""
     mode = _read(private)[1]
     if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise LedgerError(
@@ -83,8 +86,44 @@ def check(document: Any, public: Path) -> dict[str, Any]:
     return found
 
 
-def check_holds(ledger: Ledger, entry: Mapping[str, Any]) -> None:
-    """Raise LedgerError unless the ledger has every row that a statement's entry about its data set speaks of."""
+def check_names(fingerprints: Sequence[str]) -> None:
+    """Raise LedgerError if a statement of all of them would tell that somebody came or went."""
+    names = Counter(map(public_name, fingerprints))
+    twice = [name for name, count in names.items() if count > 1]
+    if twice:
+        raise LedgerError(
+            f"The ledger holds several data sets named {twice[0]!r}, as who is in them changed, and a statement of all would "
+            "tell that. Name one: --dataset FINGERPRINT (`pate ledger show` lists them), and say beside it that costs add up."
+        )
+
+
+def public_facts(ledger: Ledger, summary: Mapping[str, Any]) -> dict[str, Any]:
+    """The summary of a ledger with the name in place of the fingerprint, and "opened", the hash by which it is known again."""
+    first = next(iter(ledger.rows()))
+    if "secret" not in json.loads(first.payload):
+        raise LedgerError(
+            f"{ledger!r} was begun by an earlier version, and its hashes would tell whoever knows all ids but one whether the "
+            "last is in the data. State its figures (`pate ledger show`) without fingerprint and head."
+        )
+    facts = {name: value for name, value in summary.items() if name != "fingerprint"}
+    return {"dataset": public_name(ledger.fingerprint), "opened": first.hash, **facts}
+
+
+def check_held(place: str, entry: Mapping[str, Any]) -> None:
+    """Raise LedgerError unless the ledger there has every row that a statement's entry about one data set speaks of."""
+    for fingerprint in Ledger.datasets(place):
+        if public_name(fingerprint) == entry["dataset"]:
+            with Ledger.open(place, fingerprint) as ledger:
+                if next(iter(ledger.rows())).hash == entry["opened"]:
+                    _check_rows(ledger, entry)
+                    return
+    raise LedgerError(
+        f"Ledger {place}: the one that the statement speaks of, of data set {entry['dataset']!r}, is not in it. Was it begun "
+        "anew? What was spent before is forgotten then: find the true one."
+    )
+
+
+def _check_rows(ledger: Ledger, entry: Mapping[str, Any]) -> None:
     stated = int(entry["entries"])
     row = next(iter(ledger.rows(after=stated - 1)), None)
     if row is None or row.hash != entry["head"]:

@@ -72,7 +72,7 @@ def test_blocks_inside_one_another_stop_at_the_end_of_the_outer_one() -> None:
 
 
 def test_ctrl_c_while_the_handlers_are_put_back_leaves_none_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    put = signal.signal
+    put, others = signal.signal, signal.getsignal(signal.SIGTERM)
 
     def interrupted(number: int, handler: Any) -> Any:
         before = put(number, handler)
@@ -83,7 +83,7 @@ def test_ctrl_c_while_the_handlers_are_put_back_leaves_none_behind(monkeypatch: 
     with pytest.raises(KeyboardInterrupt), uninterrupted():
         monkeypatch.setattr(interrupts.signal, "signal", interrupted)
     monkeypatch.undo()
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert signal.getsignal(signal.SIGTERM) is others
     with pytest.raises(KeyboardInterrupt), uninterrupted():
         signal.raise_signal(signal.SIGINT)
 

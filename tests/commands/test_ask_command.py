@@ -67,7 +67,7 @@ def test_answers_are_charged_and_written(pate: Pate, files: Files) -> None:
         {"aggregator": "gnmax", "sigma": 20},
     )
     assert ran.json["spent"]["epsilon"] == files.spent() > 0
-    assert (ran.json["fingerprint"], ran.json["unit"], ran.json["answered"]) == ("ward-1", "user", N_QUERIES)
+    assert (ran.json["dataset"], ran.json["unit"], ran.json["answered"]) == ("ward-1", "user", N_QUERIES)
 
 
 def test_nothing_private_is_printed_or_written(pate: Pate, files: Files) -> None:

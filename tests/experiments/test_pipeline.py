@@ -59,6 +59,14 @@ def test_a_run_leaves_everything_that_it_promises(tmp_path: Path) -> None:
         *("report.html", "report-public.html", "result-public.json", "plots", "plots-public"),
     }
     assert done.folder.stat().st_mode & 0o777 == 0o700, "votes and teachers are private"
+    for private in ("plots", "result.json", "report.html", "ledger.db", "ledger.db.head"):
+        assert (done.folder / private).stat().st_mode & 0o077 == 0, "whoever serves the public page may open up the directory"
+    for public in ("plots-public", "result-public.json", "report-public.html"):
+        assert (done.folder / public).stat().st_mode & 0o044, "to be served"
+    for row in json.loads((done.folder / "ledger.json").read_text()):
+        assert set(row) == {"sequence", "kind", "at", "memo", "epsilon"}, "no hash: it covers the fingerprint"
+        assert re.fullmatch(r"\d{4}-\d\d-\d\d", row["at"]), "no time of day: it tells how long teachers took"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", Result.read(done.folder / "result-public.json").created)
     assert done.result == Result.read(done.folder)
     assert done.result.mode == "simulation"
     assert done.result.stamp == "simulation, not private"

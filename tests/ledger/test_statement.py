@@ -6,7 +6,10 @@ import base64
 import json
 import shutil
 import stat
+import warnings
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -17,6 +20,7 @@ from typer.testing import CliRunner
 from pate.cli import app
 from pate.errors import LedgerError
 from pate.ledger import Ledger
+from pate.ledger import ledger as ledgers
 
 
 def run(*arguments: object) -> str:
@@ -51,8 +55,54 @@ def test_a_statement_says_what_show_says(signed: Path) -> None:
     assert "ward" in told
     assert "has every row" in told
     shown = json.loads(run("show", signed / "ledger.db", "--json"))
-    assert json.loads(check(signed, "--json"))["datasets"] == shown["datasets"]
+    (stated,) = json.loads(check(signed, "--json"))["datasets"]
+    (own,) = shown["datasets"]
+    assert own.pop("fingerprint") == stated.pop("dataset") == "ward"
+    assert len(stated.pop("opened")) == 64
+    assert stated == own
     assert stat.S_IMODE((signed / "owner.key").stat().st_mode) == 0o600
+
+
+ONE, TWO = "ward-0123456789abcdef", "ward-fedcba9876543210"
+
+
+def test_a_statement_does_not_tell_who_is_in_the_data(signed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fingerprints are hashes of ids, so neither they nor a hash that could be tried out with them may stand in it."""
+
+    class Noon(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+    monkeypatch.setattr(ledgers, "datetime", Noon)
+    hashes = set()
+    for place in ("a.db", "b.db"):
+        with Ledger.open(signed / place, ONE, BUDGET) as ledger:
+            hashes.add(ledger.entries()[0].hash)
+    assert len(hashes) == 2, "the same data, budget and time: what differs is a secret"
+    run("sign", signed / "a.db", "--key", signed / "owner.key", "--out", signed / "statement.json")
+    assert "0123456789abcdef" not in (signed / "statement.json").read_text()
+    assert "ward: epsilon" in check(signed, "--ledger", signed / "a.db")
+    with pytest.raises(LedgerError, match="is not in it"):
+        check(signed, "--ledger", signed / "b.db")
+
+
+def test_a_statement_does_not_tell_that_somebody_came_or_went(signed: Path) -> None:
+    for fingerprint in (ONE, TWO):
+        with warnings.catch_warnings(), Ledger.open(signed / "two.db", fingerprint, BUDGET):
+            pass
+    with pytest.raises(LedgerError, match="several data sets named 'ward'"):
+        run("sign", signed / "two.db", "--key", signed / "owner.key", "--out", signed / "statement.json")
+    run("sign", signed / "two.db", "--key", signed / "owner.key", "--out", signed / "statement.json", "--dataset", TWO)
+    assert "ward" in check(signed, "--ledger", signed / "two.db")
+
+
+def test_hashes_without_a_secret_are_not_stated(signed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Ledger, "_begin", lambda self, header: self._append(lambda _: ("open", header.payload())))
+    with Ledger.open(signed / "old.db", "ward", BUDGET):
+        pass
+    with pytest.raises(LedgerError, match="begun by an earlier version"):
+        run("sign", signed / "old.db", "--key", signed / "owner.key", "--out", signed / "statement.json")
 
 
 def test_the_signature_is_plain_ed25519_over_canonical_json(signed: Path) -> None:

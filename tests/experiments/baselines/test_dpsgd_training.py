@@ -274,6 +274,7 @@ def test_training_while_within_the_budget(tmp_path: Path) -> None:
         ({"noise_multiplier": 0.0}, "without noise no epsilon"),
         ({"lot_size": 601}, "rate would be above 1"),
         ({"delta": 0.01}, "below 1/600"),
+        ({"delta": 0.0021, "rate": 0.2}, "below 1/500"),  # of 100 / 0.2, declared: the true number is not told
         ({"n_classes": None}, "must be declared"),
         ({"n_classes": 2}, "found a label outside"),
         ({"noise_multiplier": "auto"}, "Give epsilon"),

@@ -246,6 +246,9 @@ class DPSGD:
         return make_model(self.model, shape, self.n_classes, self.settings)
 
     def _check_delta(self, n_units: int) -> None:
+        """Where the rate is declared so is the number, roughly: a refusal by the exact one would tell it."""
+        if self.settings.rate is not None:
+            n_units = round(self.settings.lot_size / self.settings.rate)
         if not 0 < self.delta < 1 / n_units:
             raise ParameterError(
                 f"delta must lie above 0 and below 1/{n_units}, one over the number of records (or users), got {self.delta:g}: "
