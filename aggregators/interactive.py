@@ -189,7 +189,8 @@ class InteractiveGNMax(Aggregator):
             raise ParameterError(
                 "InteractiveGNMax compares the teachers with a student: give what it predicts for the queries of this batch, "
                 "mechanism.against(student.predict_proba(queries)). The first round, before there is a student, is asked with "
-                "mechanism.before_student()."
+                "mechanism.before_student(). On the command line: --scores FILE, of `pate student predict --proba`; "
+                "the first round is -a gnmax at sigma2."
             )
         if scores.shape[-1] != electorate.n_classes or (scores.ndim == 2 and len(scores) != n_queries):
             raise ParameterError(

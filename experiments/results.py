@@ -155,6 +155,11 @@ class PrivacyFacts(_Facts):
     erm: ErmFacts | None = None
     sanitising: SanitisedFacts | None = None
 
+    @property
+    def promised(self) -> float:
+        """Of all that the public copy tells: of the answers, and of the sanitised epsilon where one was drawn."""
+        return self.data_independent if self.sanitising is None else self.sanitising.epsilon
+
 
 class Evaluation(_Facts):
     """On the test split, opened once. confusion[i][j]: records of class i that the student took for j."""
@@ -289,7 +294,8 @@ class Result(_Facts):
             if test.auc is not None:
                 rows["student's AUC"] = f"{test.auc:.4f}, balanced accuracy {test.balanced_accuracy:.2%}"
         published = "what a release would publish" if self.simulated else "may be published"
-        rows["epsilon, data-independent"] = f"{privacy.data_independent:.4f} at delta {privacy.delta:g}: {published}"
+        alone = published if privacy.sanitising is None else "of the answers, where the sanitised one stays private"
+        rows["epsilon, data-independent"] = f"{privacy.data_independent:.4f} at delta {privacy.delta:g}: {alone}"
         if privacy.data_dependent is not None and privacy.participation is None:  # of partial votes no smaller one is known
             rows["epsilon, data-dependent"] = f"{privacy.data_dependent:.4f}: exact, private, for the owner only"
         if (told := privacy.sanitising) is not None:
@@ -326,7 +332,7 @@ class Result(_Facts):
     def __str__(self) -> str:
         accuracy = "not tested" if self.evaluation is None else f"{self.evaluation.accuracy:.2%}"
         stamp = f"; {SIMULATION_STAMP}" if self.simulated else ""
-        return f"Result({self.title!r}: {accuracy} at epsilon {self.privacy.data_independent:.4g}{stamp})"
+        return f"Result({self.title!r}: {accuracy} at epsilon {self.privacy.promised:.4g}{stamp})"
 
     __repr__ = __str__
 

@@ -322,5 +322,6 @@ def body_or_error(reply: Reply) -> Any:
         raise ServiceError(f"The service cannot be reached ({reply.body}). Check its address; the same key is safe again.")
     facts = reply.body if isinstance(reply.body, dict) else {}
     code = str(facts.get("type", "")).removeprefix(_PROBLEM)
-    said = " ".join(str(facts.get("detail") or facts.get("title") or f"status {reply.status}").split())[:500]
+    title, detail = (str(facts.get(each) or "").strip().rstrip(".") for each in ("title", "detail"))
+    said = " ".join(f"{'. '.join(each for each in (title, detail) if each) or f'Status {reply.status}'}.".split())[:500]
     raise _ERRORS.get(code, ServiceError)(said if code in _ERRORS else f"The service refused ({reply.status}): {said}")

@@ -215,10 +215,11 @@ def test_what_will_not_change_is_not_tried_again(status: int) -> None:
 
 
 def test_tries_end() -> None:
-    calls, _, error = told([Reply(503, {"detail": "No answer just now"})] * 10, retries=3)
+    problem = {"title": "Try again later", "detail": "No answer just now"}
+    calls, _, error = told([Reply(503, problem)] * 10, retries=3)
     assert len(calls) == 4
     assert isinstance(error, ServiceError)
-    assert "No answer just now" in str(error)
+    assert "Try again later. No answer just now." in str(error)
 
 
 @pytest.mark.parametrize(

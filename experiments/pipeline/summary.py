@@ -257,7 +257,10 @@ def _public_warnings(facts: Facts, privacy: PrivacyFacts) -> list[str]:
     if facts.mechanism.parameters.get("charging") == "realised":
         found.append("Charged as realised: epsilon here is the worst case; the ledger's budget is the other valid claim.")
     if facts.sanitised is not None and not facts.sanitised.helps:
-        found.append("The sanitised epsilon is no smaller than the data-independent one, so publish that.")
+        found.append(
+            f"The sanitised epsilon is no smaller than the data-independent one, {epsilon:.4g}: that holds for the answers "
+            f"alone, without this page; with the sanitised one all costs {facts.sanitised.epsilon:.4g}."
+        )
     if facts.adaptive:
         found.append(
             f"Asked in {len(facts.rounds)} rounds, the later ones in view of earlier answers: no data-dependent figure is a "

@@ -11,7 +11,7 @@ import tomli_w
 from pydantic import BaseModel, ValidationError
 
 from pate.errors import DataError, RecipeError
-from pate.experiments.recipes.checking import recipe_problems, table_problems
+from pate.experiments.recipes.checking import recipe_problems, table_problems, with_noise
 from pate.experiments.recipes.model import NOT_FOR, DpsgdRecipe, ErmRecipe, Recipe, RunRecipe
 from pate.experiments.recipes.parts import named_parts, places_of, steps_of, without_old_parameters
 from pate.references import did_you_mean
@@ -45,9 +45,17 @@ def read_erm_recipe(place: str | Path | Mapping[str, Any], changes: Mapping[str,
     if "erm" not in tables:
         raise RecipeError(
             f"{subject}: it has no table [erm], which says how the baseline is learned. Add one, for example --set "
-            "erm.model=logistic --set erm.data_norm=4.0."
+            "erm.model=logistic --set erm.data_norm=4.0. It separates two classes, no more."
         )
     return check_recipe(tables, subject, ErmRecipe)
+
+
+def read_whole_recipe(place: str | Path | Mapping[str, Any], changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The tables of a recipe and of the baselines in the same file, checked, with every default; sigma as a number."""
+    tables, subject = _changed(place, changes)
+    kinds: dict[str, Any] = {"dpsgd": DpsgdRecipe, "erm": ErmRecipe}
+    baselines = {name: check_recipe(tables, subject, kind).to_dict()[name] for name, kind in kinds.items() if name in tables}
+    return with_noise(check_recipe(tables, subject)).to_dict() | baselines
 
 
 def load_tables(place: str | Path | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -137,9 +145,9 @@ def check_recipe(tables: Mapping[str, Any], subject: str = "The recipe", kind: t
     return recipe
 
 
-def recipe_text(recipe: RunRecipe) -> str:
+def recipe_text(recipe: RunRecipe | Mapping[str, Any]) -> str:
     """TOML, from which :func:`read_recipe` makes an equal recipe."""
-    return tomli_w.dumps(recipe.to_dict())
+    return tomli_w.dumps(recipe if isinstance(recipe, Mapping) else recipe.to_dict())
 
 
 def _changed(place: str | Path | Mapping[str, Any], changes: Mapping[str, Any] | None) -> tuple[dict[str, Any], str]:

@@ -29,7 +29,7 @@ class Compared:
     @classmethod
     def read(cls, paths: Sequence[Path]) -> Compared:
         found = [(path.name if path.is_dir() else path.parent.name or path.name, Result.read(path)) for path in paths]
-        return cls(tuple(sorted(found, key=lambda row: (row[1].data.name, row[1].privacy.data_independent))))
+        return cls(tuple(sorted(found, key=lambda row: (row[1].data.name, row[1].privacy.promised))))
 
     @property
     def notes(self) -> list[str]:
@@ -40,7 +40,7 @@ class Compared:
             "delta": {f"{result.privacy.delta:g}" for result in results},
             "the data set": {f"{result.data.name} ({result.data.protocol})" for result in results},
             "the unit of privacy": {result.data.unit for result in results},
-            "the neighbouring relation": {result.privacy.neighbours for result in results},
+            "the neighbouring relation": {result.privacy.neighbours.partition(":")[0] for result in results},
         }.items():
             if len(values) > 1:
                 found.append(f"They differ in {what}: {'; '.join(sorted(values))}. Epsilons or accuracies are not of one kind.")
@@ -65,7 +65,7 @@ def _facts(name: str, result: Result) -> dict[str, Any]:
         "accuracy": None if test is None else test.accuracy,
         "standard_error": None if test is None else test.standard_error,
         "auc": None if test is None else test.auc,
-        "epsilon": privacy.data_independent,
+        "epsilon": privacy.promised,
         "epsilon_dependent": privacy.data_dependent,
         "delta": privacy.delta,
         "answered": privacy.answered,
@@ -91,9 +91,9 @@ def comparison_figure(compared: Compared) -> Figure:
         kind, privacy = (result.kind, result.data.name), result.privacy
         colour = _COLOURS[kinds.index(kind) % len(_COLOURS)]
         accuracy, error = 100 * test.accuracy, 100 * test.standard_error
-        axes.errorbar(privacy.data_independent, accuracy, yerr=error, fmt="o", color=colour, capsize=3)
+        axes.errorbar(privacy.promised, accuracy, yerr=error, fmt="o", color=colour, capsize=3)
         axes.plot([], [], "o", color=colour, label=f"{number}  {_shortened(name)}: {', '.join(kind)}")
-        points.append((privacy.data_independent, accuracy))
+        points.append((privacy.promised, accuracy))
         if privacy.data_dependent is not None:
             private = True
             axes.plot(privacy.data_dependent, accuracy, "o", mfc="none", color=colour, alpha=0.6)

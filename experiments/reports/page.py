@@ -45,7 +45,7 @@ def render(result: Result, recipe: str, ledger: Sequence[Mapping[str, Any]], plo
         erm=result.privacy.erm,
         data=result.data,
         test=result.evaluation,
-        factor=_figure(math.exp(min(result.privacy.data_independent, 700))),
+        factor=_figure(math.exp(min(result.privacy.promised, 700))),
         papers=_papers(result),
         recipe=recipe,
         ledger=[{**row, "memo": _memo(row.get("memo", {}))} for row in ledger],

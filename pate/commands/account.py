@@ -132,7 +132,7 @@ def _print_report(report: Account) -> None:
 
 
 def _about_sanitised(told: Sanitised) -> str:
-    useless = "" if told.helps else " It is no smaller than the data-independent one: publish that."
+    useless = "" if told.helps else " It is no smaller than the data-independent one: publish that, and keep this one."
     return (
         f"Sanitised: {told.low:.4f} to {told.high:.4f} is one standard deviation of its noise; what is published lies above, "
         f"and is too low with probability {told.failure:.2g} at most. It covers the answers and this release, which costs "

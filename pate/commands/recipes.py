@@ -42,12 +42,11 @@ def list_recipes(json: Json = False) -> None:
 @app.command("show")
 def show(recipe: RecipeName, settings: Changes = [], json: Json = False) -> None:  # noqa: B006
     """A recipe as it would run: checked, with every default and every change in it."""
-    from pate.experiments.recipes.checking import with_noise
-    from pate.experiments.recipes.reading import read_recipe, recipe_text
+    from pate.experiments.recipes.reading import read_whole_recipe, recipe_text
 
-    checked = with_noise(read_recipe(recipe, parse_changes(settings)))
+    checked = read_whole_recipe(recipe, parse_changes(settings))
     if json:
-        print_json(checked.to_dict())
+        print_json(checked)
     else:
         typer.echo(recipe_text(checked), nl=False)
 

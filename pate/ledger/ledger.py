@@ -78,7 +78,8 @@ class Ledger:
             if ledger._chain.header is None and budget is None:
                 raise LedgerError(
                     f"Ledger {store.where}: nothing is recorded for data set {fingerprint!r}. Check the fingerprint "
-                    "(`pate ledger show` lists those it has), or give a budget to begin."
+                    "(`pate ledger show` lists those it has). A data set begins with a budget: `pate ask` or `pate serve` with "
+                    "--budget-epsilon, Ledger.open(…, Budget(…)) in Python."
                 )
             if ledger._chain.header is None and budget is not None:
                 ledger._begin(Header(budget, unit or "record", neighbours or neighbours_if_new))

@@ -51,7 +51,10 @@ class PostgresStore(Store):
             if connection.exec_driver_sql(f"SELECT to_regclass('{TABLE}')").scalar() is not None:
                 return
             if not create:
-                raise LedgerError(f"Ledger {self.where}: there is none. Check the URL, or give a budget to open a new one.")
+                raise LedgerError(
+                    f"Ledger {self.where}: there is none. Check the URL. One begins with a budget: "
+                    "`pate ask` or `pate serve` with --budget-epsilon, Ledger.open(…, Budget(…)) in Python."
+                )
             for statement in SCHEMA:
                 connection.exec_driver_sql(statement)
 

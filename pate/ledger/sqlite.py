@@ -74,7 +74,10 @@ class SqliteStore(Store):
             if claims:
                 raise self.broken(f"the file is missing, though {self.head.name} says that it holds {_rows(claims)}")
             if not create:
-                raise LedgerError(f"Ledger {self.path}: there is none. Check the path, or give a budget to open a new one.")
+                raise LedgerError(
+                    f"Ledger {self.path}: there is none. Check the path. One begins with a budget: "
+                    "`pate ask` or `pate serve` with --budget-epsilon, Ledger.open(…, Budget(…)) in Python."
+                )
             try:
                 create_claims(self.head)
                 _create_database(self.path)

@@ -171,6 +171,10 @@ def test_recipes_are_listed_shown_and_begun(pate: Pate, tmp_path: Path) -> None:
     assert "digits" in pate("recipes", "list").out
     shown = tomllib.loads(pate("recipes", "show", "adult", "--set", "privacy.epsilon=1.0").out)
     assert shown["aggregator"]["sigma"] == pytest.approx(355, abs=10), "auto is a number by now"
+    shown = tomllib.loads(pate("recipes", "show", "adult", "--set", "erm.method=gaussian").out)
+    assert shown["erm"]["method"] == "gaussian"
+    assert shown["dpsgd"]["lot_size"] == 4096
+    assert pate("recipes", "show", "adult", "--set", "erm.methd=gaussian").code == 2
     assert pate("recipes", "new", "mine.toml").code == 0
     assert pate("recipes", "show", "mine.toml").code == 0
     assert pate("recipes", "new", "mine.toml").code == 2

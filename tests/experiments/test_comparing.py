@@ -40,6 +40,16 @@ def test_what_cannot_be_compared_is_said(tmp_path: Path) -> None:
         assert any(each in note for note in notes), (each, notes)
 
 
+def test_one_relation_in_other_words_is_one(tmp_path: Path) -> None:
+    words = [
+        privacy(neighbours=f"one record (or user) {each}") for each in ("replaced", "replaced: one vote moves", "more or less")
+    ]
+    results = {f"r{number}": ten_classes(privacy=each) for number, each in enumerate(words)}
+    paths = stored(tmp_path, **results)
+    assert not any("relation" in note for note in Compared.read(paths[:2]).notes)
+    assert any("the neighbouring relation" in note for note in Compared.read(paths).notes)
+
+
 def test_one_run_alone_has_nothing_to_differ_in(tmp_path: Path) -> None:
     assert Compared.read(stored(tmp_path, a=ten_classes())).notes == [
         "Simulations are not private: their epsilon is what a release would have."

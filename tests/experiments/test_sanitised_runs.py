@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from pate.aggregators import GNMax
 from pate.errors import BudgetExceeded, RecipeError
 from pate.experiments.pipeline import launch as launching
 from pate.experiments.recipes.reading import check_recipe
+from pate.experiments.reports.page import render
 from pate.experiments.reports.writing import write_all
 from pate.experiments.results import Result
 from pate.experiments.sanitised_release import recorded
@@ -60,6 +62,10 @@ def test_a_simulation(tmp_path: Path) -> None:
     assert public.privacy.sanitising == told
     assert public.privacy.data_dependent is None
     assert "epsilon, sanitised" in done.result.rows()
+    page = render(public, "", [], {})
+    assert f"ε = {told.epsilon:.4g}</b>" in page, "the page tells the sanitised epsilon too, so that is what all of it costs"
+    assert f"= {math.exp(told.epsilon):.4g}," in page
+    assert "may be published" not in done.result.rows()["epsilon, data-independent"]
 
 
 def test_without_the_option_nothing_is_drawn(tmp_path: Path) -> None:

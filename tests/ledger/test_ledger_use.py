@@ -152,7 +152,7 @@ def test_one_budget_unit_and_relation_for_ever(ledger: Ledger, place: str, finge
 
 
 def test_a_ledger_is_not_begun_by_accident(place: str, fingerprint: str, ledger: Ledger, tmp_path: Path) -> None:
-    with pytest.raises(LedgerError, match="give a budget"):
+    with pytest.raises(LedgerError, match="begins with a budget"):
         Ledger.open(place, fingerprint + "-unknown")
     with pytest.raises(LedgerError, match="there is none"):
         Ledger.open(tmp_path / "nowhere.db", fingerprint)
