@@ -128,7 +128,8 @@ class PrivacyFacts(_Facts):
     data_independent: publishable. data_dependent: exact and itself private. sanitised: publishable; None where none was
     drawn; sanitising: what is behind it.
     published: the bounds of the papers by key, ``theorem6`` and the like; private_published are those that depend on votes.
-    spent: of the whole ledger after this run, data-independent; budget_epsilon: what the ledger allows in all.
+    spent: of the whole ledger after this run, data-independent (no claim where later questions hang on earlier answers), and
+    private: it tells when another ledger began, as somebody came or went. budget_epsilon: what the ledger allows in all.
     """
 
     delta: float
@@ -138,7 +139,7 @@ class PrivacyFacts(_Facts):
     order: float
     order_at_grid_edge: bool
     budget_epsilon: float
-    spent: float
+    spent: float | None
     ledger: str
     mechanism: dict[str, Any]
     n_teachers: int | None
@@ -263,6 +264,7 @@ class Result(_Facts):
             # A fingerprint is a hash of ids, and the number of records changes with every record.
             told["data"] = self.data.model_copy(update={"fingerprint": None, "private_records": None, "test_records": None})
             told["environment"] = {}
+            told["privacy"] = privacy.model_copy(update={"spent": None})
             if not self.test_is_public:
                 told["evaluation"] = None
         return self.model_copy(update=told)
@@ -317,7 +319,8 @@ class Result(_Facts):
             rows["rounds"] = "; ".join(_of_round(number, each) for number, each in enumerate(privacy.rounds, 1))
         if self.label_noise is not None and self.label_noise.right is not None:
             rows["answers"] += f", {self.label_noise.right:.1%} of them right"
-        rows["ledger"] = f"epsilon {privacy.spent:.4f} spent of {privacy.budget_epsilon:g} ({privacy.ledger})"
+        spent = "" if privacy.spent is None else f"{privacy.spent:.4f} spent of "
+        rows["ledger"] = f"epsilon {spent}{privacy.budget_epsilon:g} ({privacy.ledger})"
         if self.stages:
             rows["time"] = duration(self.seconds)
         return rows

@@ -193,7 +193,7 @@ def run_trial(job: _Job, shared: Shared) -> dict[str, Any]:
     result = finished.result
     test = result.evaluation
     return {
-        "epsilon": result.privacy.data_independent,
+        "epsilon": result.privacy.promised,
         "epsilon_dependent": result.privacy.data_dependent,
         "accuracy": None if test is None else test.accuracy,
         "standard_error": None if test is None else test.standard_error,

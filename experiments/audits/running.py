@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from pate.experiments.audits.pipeline import Pipeline, Polled, Published
 from pate.experiments.audits.rules import NOISE_FALSE_ALARM, moved, same, structural_rules
 from pate.experiments.audits.worlds import KINDS, Kind, Worlds, check_kinds, make_worlds
 from pate.experiments.pipeline.launch import load_material
-from pate.experiments.recipes.checking import with_noise
+from pate.experiments.recipes.checking import make_source, with_noise
 from pate.experiments.recipes.model import Recipe
 from pate.noise import Noise
 from pate.progress import Progress, Show, tracked
@@ -125,7 +126,9 @@ def audit_pipeline(
             "Runs ended with the answers: students take too long to train so often. The rule about students looked at them."
         )
     exact = _exact(pipeline, inside, outside, claim, worlds.told) if repeats else None
-    bounds = (bound,) if exact is None else (exact, bound)
+    bounds: tuple[LowerBound, ...] = (bound,) if exact is None else (exact, bound)
+    if not make_source(pipeline.recipe.data).benchmark:
+        bounds = tuple(replace(each, private=True) for each in bounds)
     return AuditReport(f"{pipeline.recipe.run_name}: {pipeline.aggregator!r}", bounds, rules, tuple(notes))
 
 

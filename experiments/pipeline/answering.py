@@ -138,13 +138,12 @@ class Desk:
 def entry_facts(entry: Entry, delta: float) -> dict[str, Any]:
     """A row as ledger.json holds it, which may be published.
 
-    Without what depends on who is in the data: hashes cover the fingerprint, keys may hold a hash, and the time of day tells
-    how long teachers took.
+    Without what depends on who is in the data: hashes cover the fingerprint, keys may hold a hash, the time of day tells how
+    long teachers took; and a row's number, or when its ledger began, tells that another budget began as somebody came or went.
     """
     return {
-        "sequence": entry.sequence,
         "kind": entry.kind,
-        "at": entry.at[:10],
+        "at": None if entry.kind == "open" else entry.at[:10],
         "memo": dict(entry.memo),
         "epsilon": None if entry.cost is None else entry.cost.epsilon(delta).epsilon,
     }

@@ -139,6 +139,10 @@ class RemoteRun(Run):
             self._warnings.append(
                 "Charged as realised: epsilon here is the worst case; the service's budget is the other valid claim."
             )
+        if not order:
+            self._warnings.append(
+                "What these answers cost by themselves is not known here: epsilon is the service's whole budget."
+            )
         return PrivacyFacts(
             delta=float(budget["delta"]),
             data_independent=epsilon,
@@ -175,13 +179,11 @@ def _claim(release: Release, budget: dict[str, Any]) -> tuple[float, float]:
     """An epsilon that covers these answers, and its order, 0 where there is none.
 
     Their worst case, as if nobody had asked them before: what was realised, summed up, is no claim. Where a batch does not cost
-    what its queries cost one by one, the service alone knows in which batches they were answered, and all that it spent covers
-    them. Of an aggregator that is not known here it is not known either how it is charged: what holds is the budget.
+    what its queries cost one by one, the service alone knows in which batches they were answered, and who asked before in view
+    of what answers. Of an aggregator that is not known here it is not known either how it is charged. What holds is the budget.
     """
     aggregator = _known(release)
-    if aggregator is None:
+    if aggregator is None or not aggregator.adds_up:
         return float(budget["epsilon"]), 0.0
-    if not aggregator.adds_up:
-        return float(budget["spent"]), 0.0
     found = curve_ahead(aggregator, release.electorate, len(release)).epsilon(float(budget["delta"]))
     return found.epsilon, found.order

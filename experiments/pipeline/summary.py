@@ -244,7 +244,7 @@ def _label_noise(facts: Facts) -> LabelNoise:
 def _public_warnings(facts: Facts, privacy: PrivacyFacts) -> list[str]:
     """What follows from the recipe and the release alone."""
     found = []
-    epsilon = privacy.data_independent
+    epsilon = privacy.promised
     if facts.verified == "unverified":
         found.append("The aggregator has not passed `pate check`: its costs are claims that nobody has tested.")
     if epsilon > LARGE_EPSILON:
@@ -258,8 +258,8 @@ def _public_warnings(facts: Facts, privacy: PrivacyFacts) -> list[str]:
         found.append("Charged as realised: epsilon here is the worst case; the ledger's budget is the other valid claim.")
     if facts.sanitised is not None and not facts.sanitised.helps:
         found.append(
-            f"The sanitised epsilon is no smaller than the data-independent one, {epsilon:.4g}: that holds for the answers "
-            f"alone, without this page; with the sanitised one all costs {facts.sanitised.epsilon:.4g}."
+            f"The sanitised epsilon is no smaller than the data-independent one, {privacy.data_independent:.4g}: that holds "
+            f"for the answers alone, without this page; with the sanitised one all costs {epsilon:.4g}."
         )
     if facts.adaptive:
         found.append(

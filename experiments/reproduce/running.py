@@ -217,7 +217,7 @@ def _point(result: Result, seed: int, code: str) -> Point:
     assert test is not None  # every benchmark has one
     private = privacy.private_published or {}
     training = privacy.training
-    epsilon = privacy.data_independent
+    epsilon = privacy.promised
     if training is not None and training.epsilon_pld is not None:
         epsilon = training.epsilon_pld
     return Point(

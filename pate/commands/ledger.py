@@ -193,6 +193,7 @@ def summary_of(ledger: Ledger) -> dict[str, Any]:
         "remaining": {"rdp": remaining.rdp, "fraction": remaining.fraction},
         "entries": checked.rows,
         "pending": checked.pending,
+        "claim": _claim(ledger),
         "head": checked.head,
     }
     from pate.experiments.sanitised_release import recorded
@@ -202,6 +203,16 @@ def summary_of(ledger: Ledger) -> dict[str, Any]:
     if ledger.budget.slack:
         summary["spent"]["slack"], summary["remaining"]["slack"] = ledger.spent_curve().slack, remaining.slack
     return summary
+
+
+def _claim(ledger: Ledger) -> str:
+    """Which of the figures may be claimed for all that was released."""
+    entries = ledger.entries()
+    costs = {entry.sequence: entry.cost.values.tolist() for entry in entries if entry.cost is not None}
+    lowered = any(costs[entry.sequence] != costs[entry.settles] for entry in entries if entry.settles is not None)
+    if lowered or any(entry.memo.get("service") for entry in entries):
+        return "the budget: costs, or who asked, followed from earlier answers"
+    return "what is spent, if all of it was fixed in advance; else the budget"
 
 
 def _document(ledger: Ledger) -> dict[str, Any]:

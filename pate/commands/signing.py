@@ -83,7 +83,8 @@ def check(
         budget = entry["budget"]
         typer.echo(
             f"{entry['dataset']}: epsilon {entry['spent']['epsilon']:.4f} spent of {budget['epsilon']:g} at delta "
-            f"{budget['delta']:g}, {entry['entries']} rows, unit {entry['unit']}, neighbours {entry['neighbours']}"
+            f"{budget['delta']:g}; the claim is {entry['claim']}. {entry['entries']} rows, unit {entry['unit']}, neighbours "
+            f"{entry['neighbours']}"
         )
     held_too = "" if ledger is None else f", and {ledger} has every row of it"
     typer.echo(f"Signed with the key of {key} at {found['at']}{held_too}.")

@@ -21,8 +21,8 @@ from pate.release import SIMULATION_STAMP
 
 RECIPE = 'title = "<b>cells</b>"\n[data]\nsource = "digits"\n'
 LEDGER: list[dict[str, Any]] = [
-    {"sequence": 1, "kind": "open", "at": "2026-11-18T10:00:00+00:00", "memo": {}, "epsilon": None},
-    {"sequence": 2, "kind": "reserve", "at": "2026-11-18T10:01:00+00:00", "memo": {"asked": 200}, "epsilon": 1.9},
+    {"kind": "open", "at": None, "memo": {}, "epsilon": None},
+    {"kind": "reserve", "at": "2026-11-18", "memo": {"asked": 200}, "epsilon": 1.9},
 ]
 
 

@@ -107,6 +107,14 @@ def test_private_scaling_shows_in_the_answers(split: Split) -> None:
     quiet = made(PrivateScaling, split, aggregator={"name": "gnmax", "sigma": 2.5}, teachers={"model": "logistic", "count": 20})
     report = audit_pipeline(quiet, runs=20, students=False, natural=True, canaries=("outlier",))
     assert exact(report).refuted, report
+    assert not any(each.private for each in report.lower_bounds), "the records are public"
+
+
+def test_lines_on_private_records_are_private() -> None:
+    recipe = read_recipe({**RECIPE, "data": tiny("Ward")["data"]})
+    report = audit_pipeline(Pipeline(recipe, load_material(recipe, None, None).split), runs=20, students=False)
+    assert report.lower_bounds
+    assert all(each.private for each in report.lower_bounds)
 
 
 def test_repeated_noise_is_caught(split: Split) -> None:

@@ -64,6 +64,7 @@ def test_a_public_copy_tells_nothing_private(tmp_path: Path) -> None:
     assert not (folder / PUBLIC_PLOTS / "consensus.svg").exists()
     assert not (folder / PUBLIC_PLOTS / "times.svg").exists()
     assert not (folder / PUBLIC_PLOTS / "confusion.svg").exists(), "the test records are private"
+    assert Result.read(folder / PUBLIC_RESULT).privacy.spent is None, "it tells that somebody came or went"
     owner = words(folder / OWNER)
     for each in ("0.7123", "1.312", "canary-warning", "canary-fingerprint"):
         assert each in owner, "or the test above would prove nothing"

@@ -54,6 +54,7 @@ def test_show(filled: str, fingerprint: str) -> None:
             "remaining": {"rdp": ledger.remaining().rdp, "fraction": ledger.remaining().fraction},
             "entries": 4,
             "pending": 1,
+            "claim": "the budget: costs, or who asked, followed from earlier answers",
             "head": ledger.verify().head,
         }
 

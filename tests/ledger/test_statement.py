@@ -87,6 +87,14 @@ def test_a_statement_does_not_tell_who_is_in_the_data(signed: Path, monkeypatch:
         check(signed, "--ledger", signed / "b.db")
 
 
+def test_a_statement_says_which_figure_is_the_claim(signed: Path) -> None:
+    assert "the claim is what is spent, if all of it was fixed in advance" in check(signed)
+    with Ledger.open(signed / "ledger.db", "ward") as ledger:
+        ledger.settle(ledger.reserve(2 * QUERY, {}), QUERY, {})  # less than the worst case: it followed from answers
+    run("sign", signed / "ledger.db", "--key", signed / "owner.key", "--out", signed / "statement.json")
+    assert "the claim is the budget" in check(signed)
+
+
 def test_a_statement_does_not_tell_that_somebody_came_or_went(signed: Path) -> None:
     for fingerprint in (ONE, TWO):
         with warnings.catch_warnings(), Ledger.open(signed / "two.db", fingerprint, BUDGET):
