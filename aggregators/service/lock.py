@@ -13,6 +13,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.pool import NullPool
 
 from pate.errors import LedgerError
+from pate.ledger.names import public_name
 
 
 class ServiceLock:
@@ -24,8 +25,8 @@ class ServiceLock:
     def __init__(self, place: str | os.PathLike[str], fingerprint: str) -> None:
         name = os.fspath(place)
         taken = LedgerError(
-            f"Another service answers for data set {fingerprint!r} on this ledger. Two would be two answers to one question; "
-            "stop it first."
+            f"Another service answers for data set {public_name(fingerprint)!r} on this ledger. Two would be two "
+            "answers to one question; stop it first."
         )
         self._file, self._connection = None, None
         if "://" in name and make_url(name).get_backend_name() == "postgresql":

@@ -19,14 +19,17 @@ class SecondBudgetWarning(UserWarning):
 
 
 def warn_of_namesakes(store: Store, fingerprint: str) -> None:
-    """Say what other data of the same name spent in this database; nothing where there are none. Data-independent figures."""
+    """Say what other data of the same name spent in this database; nothing where there are none.
+
+    Data-independent figures and no fingerprint: a service or a job on Ray says it into a log.
+    """
     with store.transaction() as connection:
         others = namesakes(fingerprint, store.fingerprints(connection))
         told = [text for each in others if (text := _told(each, store, connection))]
     if told:
         warnings.warn(
-            f"Data set {public_name(fingerprint)!r} has other records (or users) than before: it is {fingerprint} now and has "
-            f"a budget of its own, beside {', '.join(told)}. Who is in both is protected by no single budget: what is spent "
+            f"Data set {public_name(fingerprint)!r} has other records (or users) than before, and so a budget of its own, "
+            f"beside {', '.join(told)} (`pate ledger show`). Who is in both is protected by no single budget: what is spent "
             "adds up.",
             SecondBudgetWarning,
             stacklevel=3,
@@ -39,10 +42,10 @@ def _told(fingerprint: str, store: Store, connection: Connection) -> str:
         chain = store.extend(Chain(fingerprint), store.rows(connection, fingerprint))
         budget = chain.opened().budget
     except LedgerError:
-        return f"{fingerprint}, whose rows cannot be read (`pate ledger verify`)"
+        return "one whose rows cannot be read"
     if not any(chain.totals):
         return ""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GridEdgeWarning)
         epsilon = curve_of(chain.total).epsilon(budget.delta).epsilon
-    return f"{chain.fingerprint} with epsilon {epsilon:.4g} spent of {budget.epsilon:g}"
+    return f"one with epsilon {epsilon:.4g} spent of {budget.epsilon:g}"

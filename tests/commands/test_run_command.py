@@ -217,7 +217,7 @@ def test_one_record_more_is_another_budget_and_that_is_told(pate: Pate, tmp_path
     assert grown.code == 0, grown.err
     notes = [line for line in grown.err.splitlines() if line.startswith("pate: note: Data set 'ward' has other records")]
     assert notes, grown.err
-    assert re.search(r"beside ward-[0-9a-f]{16} with epsilon \d\.\d+ spent of 8\.", notes[0])
+    assert re.search(r"beside one with epsilon \d\.\d+ spent of 8 \(", notes[0])
 
 
 def test_after_a_refused_again_the_plain_command_finds_its_run(pate: Pate, tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ import pate
 from pate.cli import app
 from pate.errors import BudgetExceeded, RecipeError
 from pate.execution import Serial
-from pate.experiments.baselines import running
 from pate.experiments.baselines.dpsgd.launch import launch_dpsgd
 from pate.experiments.pipeline.launch import Finished, launch
 from pate.experiments.recipes.model import DpsgdRecipe
@@ -32,16 +31,7 @@ for package in ("torch", "matplotlib", "jinja2"):
 TRAINING = {"model": "logistic", "lot_size": 60, "steps": 12, "learning_rate": 2.0, "checkpoints": 3, "noise_multiplier": 2.0}
 
 
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    monkeypatch.setenv("PATE_HOME", str(tmp_path / "home"))
-    if "reports" not in request.fixturenames:
-        monkeypatch.setattr(running, "write_all", lambda result, folder: None)
-
-
-@pytest.fixture
-def reports() -> None:
-    """For tests that look at plots and pages."""
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
 def tables(source: str = "PublicWard", **changes: Any) -> dict[str, Any]:

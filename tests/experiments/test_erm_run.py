@@ -17,7 +17,6 @@ from typer.testing import CliRunner
 import pate
 from pate.cli import app
 from pate.errors import BudgetExceeded, DataError, LedgerError, ParameterError, RecipeError
-from pate.experiments.baselines import running
 from pate.experiments.baselines.erm.launch import MODEL, launch_erm
 from pate.experiments.pipeline.launch import Finished
 from pate.experiments.recipes.model import ErmRecipe
@@ -37,17 +36,7 @@ from pate.experiments.baselines.erm import curves as drawing
 from pate.experiments.baselines.erm.curves import Curves, draw_curves, simulated_curves
 from pate.experiments.baselines.erm.models import LinearModel
 
-
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    monkeypatch.setenv("PATE_HOME", str(tmp_path / "home"))
-    if "reports" not in request.fixturenames:
-        monkeypatch.setattr(running, "write_all", lambda result, folder: None)
-
-
-@pytest.fixture
-def reports() -> None:
-    """For tests that look at plots and pages."""
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
 def go(out: Path, found: dict[str, Any], **options: Any) -> Finished:

@@ -15,7 +15,6 @@ from pipeline_cases import tiny
 
 from pate.errors import BudgetExceeded, DataError, RecipeError, VotesError
 from pate.execution import Serial
-from pate.experiments.pipeline import launch as launching
 from pate.experiments.pipeline.launch import Finished, run
 from pate.experiments.recipes.reading import check_recipe
 from pate.experiments.release_files import read_release
@@ -27,16 +26,7 @@ for package in ("sklearn", "matplotlib", "jinja2"):
     pytest.importorskip(package, reason=f"{package} is not installed (extras 'train' and 'plot')")
 
 
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    monkeypatch.setenv("PATE_HOME", str(tmp_path / "home"))
-    if "reports" not in request.fixturenames:  # pictures take a second a run, and decide nothing here
-        monkeypatch.setattr(launching, "write_all", lambda result, folder: None)
-
-
-@pytest.fixture
-def reports() -> None:
-    """For tests that look at plots and pages."""
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
 def charges(out: Finished | Path, tmp_path: Path) -> list[str]:

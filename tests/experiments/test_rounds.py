@@ -17,7 +17,6 @@ from pate.errors import BudgetExceeded, DataError, ParameterError, RecipeError, 
 from pate.execution import Serial
 from pate.experiments import accounting
 from pate.experiments.accounting import account
-from pate.experiments.pipeline import launch as launching
 from pate.experiments.pipeline.launch import load_material
 from pate.experiments.pipeline.store import Stages
 from pate.experiments.pipeline.telling import Teller
@@ -41,11 +40,7 @@ for package in ("sklearn", "matplotlib", "jinja2"):
 INTERACTIVE = {"name": "interactive-gnmax", "threshold": 5, "sigma1": 1.0, "sigma2": 1.5, "confidence": 0.6}
 
 
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATE_HOME", str(tmp_path / "home"))
-    # Pictures take a second a run, and decide nothing here.
-    monkeypatch.setattr(launching, "write_all", lambda result, folder: None)
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
 def two(source: str = "PublicWard", **changes: Any) -> dict[str, Any]:

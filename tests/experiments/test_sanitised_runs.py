@@ -14,7 +14,6 @@ from pipeline_cases import tiny
 
 from pate.aggregators import GNMax
 from pate.errors import BudgetExceeded, RecipeError
-from pate.experiments.pipeline import launch as launching
 from pate.experiments.recipes.reading import check_recipe
 from pate.experiments.reports.page import render
 from pate.experiments.reports.writing import write_all
@@ -29,10 +28,7 @@ for package in ("sklearn", "matplotlib", "jinja2"):
     pytest.importorskip(package, reason=f"{package} is not installed (extras 'train' and 'plot')")
 
 
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATE_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(launching, "write_all", lambda result, folder: None)
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
 def sanitised(source: str = "PublicWard", **privacy: Any) -> dict[str, Any]:

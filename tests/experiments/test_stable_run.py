@@ -10,7 +10,6 @@ from pipeline_cases import tiny
 from pate.aggregators import StableMax
 from pate.errors import BudgetExceeded, PateError
 from pate.execution import Serial
-from pate.experiments.pipeline import launch as launching
 from pate.experiments.pipeline.launch import run
 from pate.experiments.recipes.reading import check_recipe
 
@@ -18,10 +17,7 @@ for package in ("sklearn", "matplotlib", "jinja2"):
     pytest.importorskip(package, reason=f"{package} is not installed (extras 'train' and 'plot')")
 
 
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATE_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(launching, "write_all", lambda result, folder: None)
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
 def recipe(slack: float, **aggregator: object) -> dict[str, object]:

@@ -12,7 +12,6 @@ from pipeline_cases import tiny
 from pate.aggregators import curve_ahead, make_aggregator
 from pate.errors import BudgetExceeded, ParameterError, RecipeError
 from pate.execution import Serial
-from pate.experiments.pipeline import launch as launching
 from pate.experiments.reports.sweep_plot import plot_sweep
 from pate.experiments.sweeps import CHARGED, NO_DATA, PUBLIC_DATA, Request, Sweep, sweep
 from pate.ledger import Ledger
@@ -22,11 +21,7 @@ for package in ("sklearn", "matplotlib", "jinja2"):
     pytest.importorskip(package, reason=f"{package} is not installed (extras 'train' and 'plot')")
 
 
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    monkeypatch.setenv("PATE_HOME", str(tmp_path / "home"))
-    if "reports" not in request.fixturenames:  # pictures take a second a run, and decide nothing here
-        monkeypatch.setattr(launching, "write_all", lambda result, folder: None)
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
 def tried(out: Path, tables: dict[str, Any], grid: dict[str, list[Any]], **more: Any) -> Sweep:

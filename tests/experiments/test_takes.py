@@ -11,7 +11,6 @@ from killed_runs import charges_in, go, killed
 from pipeline_cases import Ward, tiny
 
 from pate.errors import BudgetExceeded, DataError
-from pate.experiments.pipeline import launch as launching
 from pate.experiments.pipeline.folder import RunFolder
 from pate.experiments.recipes.reading import check_recipe
 
@@ -19,10 +18,7 @@ for package in ("sklearn", "matplotlib", "jinja2"):
     pytest.importorskip(package, reason=f"{package} is not installed (extras 'train' and 'plot')")
 
 
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATE_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(launching, "write_all", lambda result, folder: None)
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
 def ward(**changes: Any) -> dict[str, Any]:
